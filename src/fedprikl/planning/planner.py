@@ -9,10 +9,12 @@ with the smallest errors is taken.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
+
+import numpy as np
 
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
@@ -55,6 +57,7 @@ CHOICES = {
     name: get_args(kind)
     for name, kind in (("trust", Trust), ("unit", Unit), ("empty", Empty), ("control", Control))
 }
+MOST_CLIENTS = 10**8  # whose cohorts are listed in seconds
 PAYLOAD = 1024  # bytes of counts of the whole
 LEAST_ROOM = 16  # bytes for the counts of the whole beside columns
 ROOM = 16  # times the average number of records that one client may hold
@@ -155,6 +158,11 @@ def plan_round(
 
     """
     pi = Reference.of(reference)
+    clients, records, releases, epsilon, delta = _plain(clients, records, releases, epsilon, delta)
+    payload, most_records, cohort, per_client = _plain(payload, most_records, cohort, per_client)
+    skew, false_alarm, design_effect, threshold = _plain(
+        skew, false_alarm, design_effect, threshold
+    )
     for value, name in ((clients, "clients"), (records, "records")):
         check_positive_int(value, name)
     if payload is not None:
@@ -169,6 +177,7 @@ def plan_round(
             words = " or ".join(map(repr, CHOICES[name]))
             raise InvalidInputError(f"`{name}` is {words}, got {choice!r:.40}.")
     _check_federation(clients, cohort, threshold)
+    _check_kinds(series, population=population, aggregator=aggregator, roster=roster)
     names, by_column = _asked(ask, pi)
     beside = (SHARE_OF_COLUMNS if names else 1.0) if by_column else 0.0
     views = pi.views if by_column else ()
@@ -453,15 +462,34 @@ def _check_federation(clients: int, cohort: int | None, threshold: float | None)
         raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
     if cohort is not None and check_positive_int(cohort, "cohort") < 3:
         raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
+    if clients > MOST_CLIENTS:
+        raise InvalidInputError(f"A plan is for at most {MOST_CLIENTS:,} clients.")
     if threshold is not None and check_finite(threshold, "threshold") < 0:
         raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
+
+
+def _plain(*values: Any) -> Iterator[Any]:
+    """Numbers of numpy, like the sum of an array, as Python's: a plan is written as JSON."""
+    return (value.item() if isinstance(value, np.generic) else value for value in values)
+
+
+def _check_kinds(series: Series | None, **texts: str) -> None:
+    """Refuses what is easily confused with them: a key object, None, the name of a period."""
+    if series is not None and not isinstance(series, Series):
+        raise InvalidInputError(
+            f"`series` is a `fedprikl.Series`, got {type(series).__name__}, like "
+            'fk.Series(every="week", first="2027-01-04", periods=52).'
+        )
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(f"`{name}` is a text, got {type(value).__name__}.")
 
 
 def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, ...], bool]:
     """The divergences of the whole that are asked, and whether the columns are."""
     if ask is None:
         return (ASK if reference.joint else ()), bool(reference.views)
-    if isinstance(ask, str) or not ask:
+    if not isinstance(ask, list | tuple) or not ask:
         raise InvalidInputError(
             'Ask for one or more by name, like ask=("kl", "tv") or ask=("kl", "columns").'
         )

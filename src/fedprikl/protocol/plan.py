@@ -39,6 +39,7 @@ Trust = Literal["aggregator", "none"]
 Control = Literal["family", "discovery"]
 Empty = Literal["reference", "away"]
 FORMAT, VERSION = "fedprikl plan", 11
+MOST_RELEASES = 100_000  # that are composed
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
@@ -60,7 +61,8 @@ class Budget:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        check_positive_int(self.releases, "releases")
+        if check_positive_int(self.releases, "releases") > MOST_RELEASES:
+            raise InvalidInputError(f"A plan is for at most {MOST_RELEASES:,} releases.")
         check_epsilon(self.total[0])
         check_delta(self.total[1])
 
