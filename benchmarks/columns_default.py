@@ -21,12 +21,17 @@ from fedprikl.estimation import (
     judge_columns,
     noise_counts,
     score_sensitivity,
-    variation,
     weighted_score,
 )
 from fedprikl.estimation.cells import CountLaw, law_without_drift, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.statistic import COUNTS, OUT_OF_DOMAIN, Statistic, scored_statistic
+from fedprikl.estimation.statistic import (
+    COUNTS,
+    OUT_OF_DOMAIN,
+    Statistic,
+    scored_statistic,
+    variation,
+)
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
 from fedprikl.protocol.answering import expected_noise

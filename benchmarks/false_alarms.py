@@ -29,10 +29,9 @@ from fedprikl.estimation import (
     judge_together,
     score_sensitivity,
     trusted_aggregator,
-    variation,
 )
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import scored_statistic, variation_statistic
+from fedprikl.estimation.statistic import scored_statistic, variation, variation_statistic
 from fedprikl.estimation.verdict import NullValues
 from fedprikl.privacy import SECURE_NOISE, Calibrated, Counts, Numbers, calibrate
 from fedprikl.reference import Spread, distinct_points

@@ -17,10 +17,9 @@ from fedprikl.estimation import (
     CountsDesign,
     Verdict,
     judge_together,
-    variation,
 )
 from fedprikl.estimation.no_drift import NoDrift, gamma_like
-from fedprikl.estimation.statistic import variation_statistic
+from fedprikl.estimation.statistic import variation, variation_statistic
 from fedprikl.paper import no_privacy
 from fedprikl.reference import Correlation, QueryPoints, Spread, all_points
 from fedprikl.reference.correlation import Factors

@@ -8,10 +8,10 @@ from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.estimation.statistic import Grouping
 from fedprikl.monitoring import null_series as nominal
 from fedprikl.monitoring.alarms import SeriesVerdict, after_people
-from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts, groupings_of
+from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 from fedprikl.monitoring.null_series import WindowStatistic
 from fedprikl.monitoring.sequential import baseline_of, judge_series
-from fedprikl.reference import Reference
+from fedprikl.reference import Reference, all_points
 from tests.false_alarm import looks_as_frequent
 from tests.monitoring.series_worlds import MOVED, PI, YEAR, drifting, view, weeks
 
@@ -75,15 +75,15 @@ def test_groups_hold_every_cell_once() -> None:
     """By rarity and by place, of about equal size."""
     rng = np.random.default_rng(0)
     pi = rng.dirichlet(np.ones(50))
-    alone, outside, rare, near = groupings_of(pi, np.arange(50), groups=True)
+    alone, outside, rare, near = MonitoredView(name="", points=all_points(pi)).groupings
     assert alone.sums(np.append(pi, 9.0)).tolist() == pi.tolist()
     assert outside.sums(np.append(pi, 9.0)).tolist() == [9.0]
     assert sorted(rare.sums(np.ones(51))) == [12, 12, 13, 13]
     assert sorted(near.sums(np.ones(51))) == [6] * 6 + [7] * 2
     assert np.all(np.diff(rare.sums(np.append(pi, 0.0))) > 0)
     assert near.sums(np.arange(51.0))[0] == sum(range(7))
-    assert len(groupings_of(PI, np.arange(8), groups=True)) == 2
-    assert len(groupings_of(pi, np.arange(50), groups=False)) == 2
+    assert len(MonitoredView(name="", points=all_points(PI)).groupings) == 2
+    assert len(MonitoredView(name="", points=all_points(pi), spread=2.0).groupings) == 2
 
 
 @pytest.mark.validation

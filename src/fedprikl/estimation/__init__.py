@@ -1,6 +1,6 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
-from fedprikl.estimation.cells import CellShares, cell_shares, shifted_cells
+from fedprikl.estimation.cells import cell_shares, shifted_cells
 from fedprikl.estimation.estimate import (
     Answer,
     ComparedEstimate,
@@ -25,14 +25,12 @@ from fedprikl.estimation.scoring import (
     score_sensitivity,
     weighted_score,
 )
-from fedprikl.estimation.statistic import variation
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import JudgedStatistic, Verdict, judge_columns, judge_together
 
 __all__ = [
     "Answer",
     "BatchCounts",
-    "CellShares",
     "ComparedEstimate",
     "CountNoise",
     "CountedView",
@@ -56,6 +54,5 @@ __all__ = [
     "shifted_cells",
     "sum_counts",
     "trusted_aggregator",
-    "variation",
     "weighted_score",
 ]

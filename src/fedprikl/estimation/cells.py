@@ -148,15 +148,6 @@ def law_without_drift(view: CountedView, rng: np.random.Generator) -> CountLaw:
     return CountLaw.of(np.where(expected < 1, expected, mean), variance, model.pi, noise)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellShares:
-    """The share of each cell among the records, and the 95% interval of the population's share."""
-
-    shares: Floats
-    low: Floats
-    high: Floats
-
-
 def shifted_cells(
     views: Sequence[CountedView], *, false_discovery: float
 ) -> tuple[npt.NDArray[np.int64], ...]:
@@ -208,8 +199,8 @@ def step_up(above: Floats, below: Floats, false_discovery: float) -> npt.NDArray
     return np.asarray(np.where(p <= limit, np.where(above < below, 1, -1), 0), dtype=np.int64)
 
 
-def cell_shares(view: CountedView) -> CellShares:
-    """The share of each cell among the records, with a 95% interval.
+def cell_shares(view: CountedView) -> tuple[Floats, Floats, Floats]:
+    """The share of each cell among the records, and the two ends of its 95% interval.
 
     The interval is of the population's share p: all p under which a noisy count as large as seen,
     and one as small, have a probability of 2.5% each or more (Clopper and Pearson, 1934). A count
@@ -222,9 +213,8 @@ def cell_shares(view: CountedView) -> CellShares:
     >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
     >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
     >>> view = CountedView(points, noisy, 1.0)
-    >>> found = cell_shares(view)
-    >>> found.shares.round(3).tolist(), found.low.round(3).tolist(), found.high.round(3).tolist()
-    ([0.5, 0.34, 0.16], [0.49, 0.331, 0.153], [0.51, 0.35, 0.168])
+    >>> [found.round(3).tolist() for found in cell_shares(view)]
+    [[0.5, 0.34, 0.16], [0.49, 0.331, 0.153], [0.51, 0.35, 0.168]]
     """
     noisy, likeliest = view.noisy, view.design.projected(view.noisy)
     if isinstance(view.spread, Spread):
@@ -250,7 +240,7 @@ def cell_shares(view: CountedView) -> CellShares:
     fewest, largest = np.minimum(noisy.counts, likeliest), np.maximum(noisy.counts, likeliest)
     low = furthest(lambda share: law(share).above(fewest), np.zeros_like(shares))
     high = furthest(lambda share: law(share).below(largest), np.ones_like(shares))
-    return CellShares(shares, np.minimum(low, shares), np.maximum(high, shares))
+    return shares, np.minimum(low, shares), np.maximum(high, shares)
 
 
 def _model(view: CountedView) -> NoDrift:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.checks import Floats, check_positive_int
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
@@ -20,20 +20,6 @@ from fedprikl.reference.views import between_clients
 
 RARE, NEAR = 4, 8  # groups
 SIZES = ("kl", "tv")  # of every column
-
-
-def groupings_of(pi: Floats, cells: Ints, *, groups: bool) -> tuple[Grouping, ...]:
-    """How counts are looked at, the out-of-domain count last: cell by cell, and that one alone.
-
-    With `groups`, also equally rare cells together, and neighbours in the order of the reference.
-    """
-    many = len(pi)
-    alone = Grouping(np.arange(many), np.arange(many), "cells")
-    outside = Grouping(np.array([many]), np.array([0]), "out_of_domain")
-    if not groups or many < 2 * NEAR:
-        return alone, outside
-    orders = (np.argsort(pi, kind="stable"), RARE), (np.argsort(cells), NEAR)
-    return alone, outside, *(Grouping(order, -(-np.arange(k) * many // k)) for order, k in orders)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -57,8 +43,6 @@ class MonitoredView:
     def __post_init__(self) -> None:
         if self.points.batches != 1:
             raise InvalidInputError("A series counts all records in one batch.")
-        if self.error is not None and len(self.error) != len(self.points) + 1:
-            raise InvalidInputError("The error of a baseline is one number per cell, and one more.")
 
     @classmethod
     def of(cls, reference: Reference, scores: tuple[Score, ...] | None = None) -> "MonitoredView":
@@ -98,12 +82,21 @@ class MonitoredView:
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """How its counts are looked at.
+        """How its counts are looked at, the out-of-domain count last.
 
-        Not in groups where clients' records are known to be correlated: what clients have in common
-        could add up in a group as drift does, and be too little in each cell to be known.
+        Cell by cell, that one alone, equally rare cells together, and neighbours in the order of
+        the reference. Not in groups where clients' records are known to be correlated: what
+        clients have in common could add up in a group as drift does, and be too little in each
+        cell to be known.
         """
-        return groupings_of(self.pi, self.points.cells, groups=not self.correlated)
+        many = len(self.points)
+        alone = Grouping(np.arange(many), np.arange(many), "cells")
+        outside = Grouping(np.array([many]), np.array([0]), "out_of_domain")
+        if self.correlated or many < 2 * NEAR:
+            return alone, outside
+        orders = (np.argsort(self.pi, kind="stable"), RARE), (np.argsort(self.points.cells), NEAR)
+        groups = (Grouping(order, -(-np.arange(k) * many // k)) for order, k in orders)
+        return alone, outside, *groups
 
     def spread_at(self, records: int, clients: int) -> Spread:
         """How counts of one period vary. A design effect is that of clients who stay the same."""

@@ -98,23 +98,19 @@ class Watched:
 
     view: MonitoredView
     counts: Floats  # (periods + 1, cells + 1)
-    records: Floats  # (periods + 1), and so are all others
-    clients: Floats
-    noise: Floats  # variance
-    fourth: Floats  # cumulant of the noise
+    sizes: Floats  # (periods + 1, 4): records, clients, variance and fourth cumulant of the noise
 
     @classmethod
     def of(cls, view: MonitoredView, place: int, periods: Sequence[PeriodCounts]) -> "Watched":
         """The view that stands at this place in every period."""
-        seen = [period.views[place] for period in periods]
-        return cls(
-            view,
-            _running([np.array(each.numbers) for each in seen]),
-            _running([period.records for period in periods]),
-            _running([period.clients for period in periods]),
-            _running([each.noise[0].sd ** 2 for each in seen]),
-            _running([each.noise[0].fourth_cumulant for each in seen]),
-        )
+        counts: list[Sequence[float]] = [np.zeros(len(view.points) + 1).tolist()]
+        sizes: list[Sequence[float]] = [(0.0, 0.0, 0.0, 0.0)]
+        for period in periods:
+            seen = period.views[place]
+            noise = seen.noise[0].sd ** 2, seen.noise[0].fourth_cumulant
+            counts.append(seen.numbers)
+            sizes.append((period.records, period.clients, *noise))
+        return cls(view, np.cumsum(counts, axis=0), np.cumsum(sizes, axis=0))
 
     def statistics(self, first: Sequence[int] | Ints, last: Sequence[int] | Ints) -> Floats:
         """z of windows from period `first` to `last` of the segment, both included.
@@ -123,10 +119,8 @@ class Watched:
         """
         start, end = np.asarray(first), np.asarray(last) + 1
         length = end - start
-        counts, records, clients, noise, fourth = (
-            sums[end] - sums[start]
-            for sums in (self.counts, self.records, self.clients, self.noise, self.fourth)
-        )
+        counts = self.counts[end] - self.counts[start]
+        records, clients, noise, fourth = (self.sizes[end] - self.sizes[start]).T
         # Windows of the same size have the same law; running sums differ in the last digits.
         sizes = np.column_stack([records, records / length, clients / length, noise, fourth])
         distinct, which = np.unique(sizes.round(6), axis=0, return_inverse=True)
@@ -152,11 +146,6 @@ class Segment:
     baseline: Range | None
     periods: Sequence[PeriodCounts]
     views: Sequence[Watched]
-
-
-def _running(values: Sequence[Floats] | Sequence[float]) -> Floats:
-    found = np.asarray(values, dtype=np.float64)
-    return np.concatenate([np.zeros((1, *found.shape[1:])), np.cumsum(found, axis=0)])
 
 
 def judge_series(

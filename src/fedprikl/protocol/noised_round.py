@@ -19,7 +19,6 @@ from fedprikl.documents import canonical, check_version, parse_document, read_fi
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
     Answer,
-    CellShares,
     CountedView,
     Estimates,
     NoisyViews,
@@ -125,16 +124,17 @@ def _shifted(plan: Plan, views: Sequence[View], counted: Sequence[CountedView]) 
 
 
 def _cells(view: View, held: CountedView, shifted: Ints) -> tuple[CellAnswer, ...]:
-    shares = or_none(lambda: cell_shares(held))
-    if shares is None:  # intervals could not be computed: all shares are possible
-        found = np.clip(np.array(held.noisy.counts) / held.noisy.records[0], 0.0, 1.0)
-        shares = CellShares(found, np.zeros_like(found), np.ones_like(found))
+    found = or_none(lambda: cell_shares(held))
+    if found is None:  # intervals could not be computed: all shares are possible
+        shares = np.clip(np.array(held.noisy.counts) / held.noisy.records[0], 0.0, 1.0)
+        found = shares, np.zeros_like(shares), np.ones_like(shares)
+    shares, low, high = found
     return tuple(
         CellAnswer(
             label=label,
             reference=float(view.probabilities[i]),
-            share=float(shares.shares[i]),
-            interval=(float(shares.low[i]), float(shares.high[i])),
+            share=float(shares[i]),
+            interval=(float(low[i]), float(high[i])),
             shifted=DIRECTIONS[int(shifted[i])],
         )
         for i, label in enumerate(view.labels)
