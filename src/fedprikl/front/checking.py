@@ -129,6 +129,11 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
         raise InvalidInputError("A Comparison is more than a release. Give result.release.")
     if not isinstance(found, Release):
         raise InvalidInputError(f"{type(found).__name__} is no release and no path of one.")
+    if not isinstance(key, str):
+        raise InvalidInputError(
+            f"The key is a text of 64 hexadecimal digits, got {type(key).__name__}; of a "
+            "SigningKey, give key.public. Nothing was checked."
+        )
     wanted = key.strip().lower()
     if wanted and not is_fingerprint(wanted):
         raise InvalidInputError(

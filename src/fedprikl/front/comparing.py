@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedprikl.errors import InvalidInputError
 from fedprikl.front.bookkeeping import (
     NO_LEDGER,
     AnyLedger,
@@ -149,6 +150,10 @@ def compare(
             note(text)
 
     at = now()
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise InvalidInputError(
+            f"`rng` is a generator of numpy, like np.random.default_rng(7), got {rng!r:.40}."
+        )
     parties = LocalParties(
         signed=signed_plan(plan),
         reference=Reference.of(reference),

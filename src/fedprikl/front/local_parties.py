@@ -209,6 +209,17 @@ class LocalParties:
     progress: Progress = silent
     note: Callable[[str], None] = lambda _: None
 
+    def __post_init__(self) -> None:
+        """Refuses what would fail later, when the budget is charged."""
+        if not isinstance(self.signer, SigningKey | str | Path | None):
+            raise InvalidInputError(
+                f"`key` is a SigningKey or the path of one, got {type(self.signer).__name__}."
+            )
+        if not hasattr(self.source, "insecure"):
+            raise InvalidInputError(
+                f"`source` draws the noise, got {type(self.source).__name__}: leave it out."
+            )
+
     @property
     def plan(self) -> Plan:
         """What all have agreed on."""

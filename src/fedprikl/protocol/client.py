@@ -49,9 +49,9 @@ class Policy:
     def __post_init__(self) -> None:
         """Refuses what limits nothing: no number is larger than NaN."""
         for name, largest in (("epsilon", self.largest_epsilon), ("delta", self.largest_delta)):
-            if not largest > 0:
+            if not (isinstance(largest, int | float) and largest > 0):
                 raise InvalidInputError(
-                    f"The limit largest-{name} is {largest}. Give a number above 0, like "
+                    f"The limit largest-{name} is {largest!r:.40}. Give a number above 0, like "
                     "largest-epsilon 1 or largest-delta 1e-6."
                 )
 
