@@ -10,7 +10,6 @@ import pytest
 from deploy.small_world import write_plan, write_roster
 
 from fedprikl.deployment import hosted_round
-from fedprikl.deployment.host import newest_head
 from fedprikl.deployment.progress import parse_line
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import (
@@ -21,6 +20,7 @@ from fedprikl.errors import (
 )
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Release, SigningKey
+from fedprikl.protocol.release import newest_head
 from tests.deployment.fake_grid import AT, FakeFederation
 from tests.deployment.test_counted_once import all_refuse
 

@@ -8,7 +8,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,11 +23,10 @@ from fedprikl.deployment.progress import (
 from fedprikl.deployment.settings import Home, RoundSettings, now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
-from fedprikl.privacy import SECURE_NOISE, Head, NoiseSource
+from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.protocol import (
     IdentityCheck,
     Plan,
-    Release,
     Reply,
     Roster,
     SignedPlan,
@@ -151,26 +149,6 @@ def _parse(document: Any) -> tuple[tuple[frozenset[str], ...], dict[str, dict[st
     if not all(type(n) is int and n >= 0 for known in counted.values() for n in known.values()):
         raise TypeError
     return tuple(map(frozenset, together)), counted
-
-
-def own_releases(folder: Path, public: str) -> list[Release]:
-    """The releases of a folder that this key signed.
-
-    Whatever else lies there is passed over: a damaged file stops no round.
-    """
-    found: list[Release] = []
-    for path in sorted(folder.glob("*.json")):
-        with suppress(Exception):  # anybody may have put anything there
-            release = Release.load(path)
-            if release.is_signed_by(public):
-                found.append(release)
-    return found
-
-
-def newest_head(folder: Path, public: str) -> Head | None:
-    """The newest head of a ledger in the releases of a folder; None if there is none."""
-    heads = (release.ledger for release in own_releases(folder, public))
-    return max(filter(None, heads), key=lambda head: head.count, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedprikl.deployment.host import Company, Host, Network, Run, gather, newest_head, own_releases
+from fedprikl.deployment.host import Company, Host, Network, Run, gather
 from fedprikl.deployment.progress import (
     RoundMetrics,
     cohorts_line,
@@ -52,6 +52,7 @@ from fedprikl.protocol import (
     finish_round,
     trust_of,
 )
+from fedprikl.protocol.release import newest_head, own_releases
 from fedprikl.reference import Reference
 from fedprikl.store import locked, replace_file
 

@@ -10,7 +10,6 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from fedprikl.deployment.host import newest_head
 from fedprikl.errors import (
     FedPriKLError,
     InvalidInputError,
@@ -22,6 +21,7 @@ from fedprikl.front.checking import Progress
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
+from fedprikl.protocol.release import newest_head
 from fedprikl.records import Days, FrameRecords, data_files
 from fedprikl.reference.columns import Values
 from fedprikl.reference.rows import column_values

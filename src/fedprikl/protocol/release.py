@@ -1,5 +1,6 @@
 """The release: a signed document that says what was found, about what, and what it cost."""
 
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -329,3 +330,23 @@ def _read(content: Any, signer: str, signature: str) -> Release:
     found = read_fields(Release, content | {"signer": signer, "signature": signature})
     check_written(content, found._content(), "release")
     return found
+
+
+def own_releases(folder: Path, public: str) -> list[Release]:
+    """The releases of a folder that this key signed.
+
+    Whatever else lies there is passed over: a damaged file stops no round.
+    """
+    found: list[Release] = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(Exception):  # anybody may have put anything there
+            release = Release.load(path)
+            if release.is_signed_by(public):
+                found.append(release)
+    return found
+
+
+def newest_head(folder: Path, public: str) -> Head | None:
+    """The newest head of a ledger in the releases of a folder; None if there is none."""
+    heads = (release.ledger for release in own_releases(folder, public))
+    return max(filter(None, heads), key=lambda head: head.count, default=None)
