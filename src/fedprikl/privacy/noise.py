@@ -142,6 +142,9 @@ class SecureNoise:
 
     insecure: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        return "SecureNoise()"
+
     def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
         """values + Laplace(scale), on the grid."""
         clean, size = _clean(values, scale, "scale")
@@ -193,6 +196,9 @@ class InsecureSeededNoise:
     """
 
     insecure: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return "InsecureSeededNoise(...)"
 
     def __init__(self, seed: int | np.random.SeedSequence) -> None:
         self._rng = np.random.default_rng(seed)
