@@ -306,13 +306,13 @@ def test_a_release_is_about_a_period_of_its_own_plan(tmp_path: Path) -> None:
 
 def test_a_window_says_how_often_a_record_is_counted(tmp_path: Path) -> None:
     series = series_of(window=3, time_column="at")
-    plan = plan_of(series, total_epsilon=2.5, total_delta=1e-5)
+    plan = plan_of(series, total_epsilon=3.5, total_delta=1e-5)
     release = released(tmp_path, plan, 3)
     assert release.period is not None
     assert release.period.start == series.period(1).start.isoformat()
     assert release.is_about(plan)
     words = str(release.privacy)
-    assert "up to 3 releases, which together give epsilon 2.5, delta 1e-05" in words
+    assert "up to 3 releases, which together give epsilon 3.5, delta 1e-05" in words
 
 
 def test_the_words_of_one_release_have_no_series() -> None:
@@ -322,3 +322,13 @@ def test_the_words_of_one_release_have_no_series() -> None:
     assert release.period is None
     assert "Over the whole series" not in str(release.privacy)
     assert not release.is_about(plan_of())
+
+
+def test_a_plan_that_claims_less_than_its_releases_cost_is_stated_as_it_is(tmp_path: Path) -> None:
+    """A record is in three releases, and the plan says that they cost as much as one."""
+    plan = plan_of(series_of(window=3, time_column="at"))
+    one = plan.budget.epsilon
+    assert plan.budget.total[0] == one
+    stated = released(tmp_path, plan, 2).privacy.series_epsilon
+    assert stated is not None
+    assert one < stated <= 3 * one * 1.001

@@ -28,7 +28,7 @@ from fedprikl.estimation import (
     judge_columns,
     shifted_cells,
 )
-from fedprikl.privacy import Head, Ledger, PrivacyStatement
+from fedprikl.privacy import Head, Ledger, PrivacyStatement, total_epsilon
 from fedprikl.protocol.answering import Noised, counted_by_batch, explain, points_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
@@ -225,6 +225,9 @@ class NoisedRound:
         if not plan.is_series:
             return whom
         (epsilon, delta), counted = plan.budget.total, plan.budget.releases
+        if counted > 1:  # a plan may claim less than its releases cost together
+            charge = trust_of(plan).charge([outcome.clients for outcome in self.outcomes])
+            epsilon = max(epsilon, total_epsilon([charge] * counted, delta=delta))
         return replace(whom, counted=counted, series_epsilon=epsilon, series_delta=delta)
 
 
