@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from fedprikl.documents import LARGEST
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.protocol.release import ColumnAnswer
@@ -185,7 +186,8 @@ def test_odd_numbers_are_shown(value: float) -> None:
         sizes = [
             replace(a, value=value, interval=(low, high), no_drift=value) for a in each.answers
         ]
-        counts = replace(each.counts, counts=(value,) * len(cells), out_of_domain=(value,))
+        held = min(max(value, -LARGEST), LARGEST)  # beyond, counts are refused
+        counts = replace(each.counts, counts=(held,) * len(cells), out_of_domain=(held,))
         return replace(each, cells=tuple(cells), answers=tuple(sizes), counts=counts)
 
     shown = release([odd(each) for each in two_of_six()])
