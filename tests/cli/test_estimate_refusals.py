@@ -131,7 +131,7 @@ def test_a_plan_that_is_not_valid_now(planned: Path, refused: Any, changes: dict
 
 def test_a_plan_that_was_changed(planned: Path, refused: Any) -> None:
     document = json.loads((planned / "plan.json").read_text())
-    document["plan"]["budget"]["epsilon"] = 1.5
+    document["plan"]["budget"]["epsilon"] = 0.9
     (planned / "plan.json").write_text(json.dumps(document))
     assert "changed after it was signed" in refused(*ESTIMATE)
 

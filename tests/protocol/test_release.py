@@ -45,14 +45,15 @@ def noisy_counts(draw: st.DrawFn) -> NoisyCounts:
     def each(size: int, of: st.SearchStrategy[Any]) -> Any:
         return draw(st.lists(of, min_size=size, max_size=size).map(tuple))
 
-    scales = st.none() | NUMBERS.filter(lambda scale: scale > 0)
+    held = st.floats(-(2.0**62), 2.0**62) | st.integers(-(2**62), 2**62)
+    law = st.builds(CountNoise, sd=st.floats(0.1, 1e9), scale=st.none() | st.floats(0.1, 1e9))
     return NoisyCounts(
         batch=each(points, WHOLE),
         cells=each(points, WHOLE),
-        counts=each(points, NUMBERS),
-        out_of_domain=each(batches, NUMBERS),
+        counts=each(points, held),
+        out_of_domain=each(batches, held),
         records=each(batches, st.integers(1, 2**60)),
-        noise=each(batches, st.builds(CountNoise, sd=NUMBERS, scale=scales)),
+        noise=each(batches, law),
     )
 
 
