@@ -72,7 +72,7 @@ def test_a_design_effect_of_the_plan_is_that_of_one_period() -> None:
     lasting = whole.lasting(1000, 7)[:-1]
     assert 1000 * whole.pi + 1000**2 * lasting == pytest.approx(3 * 1000 * whole.pi)
     spread = whole.spread_at(1000, 7)
-    drawn = spread.between(np.array([1000])) * spread.of(whole.points.cells, whole.pi).variance
+    drawn = spread.between(np.array([1000])) * spread.of(whole.points.cells, whole.pi)
     assert drawn * whole.pi**2 == pytest.approx(lasting)
 
 

@@ -115,7 +115,7 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
     [
         ({"format": "something else"}, "not a fedprikl reference"),
         ({"version": 3}, "version 3.*fedprikl reference"),
-        ({"version": 7}, "version 7"),
+        ({"version": 8}, "version 8"),
         ({"other": 1}, "fingerprint"),
         ({"other": -1}, "not negative"),
         ({"other": True}, "Expected a number"),

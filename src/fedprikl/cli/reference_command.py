@@ -14,7 +14,7 @@ from fedprikl.cli.options import CsvOptions, Force, Json, check_outputs, grouped
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
 from fedprikl.records.sources import open_source
-from fedprikl.reference import Reference, Table
+from fedprikl.reference import ClientCounts, Reference, Table
 from fedprikl.reference.columns import Column
 from fedprikl.reference.rows import quoted_names
 from fedprikl.reference.values import MISSING_TEXTS
@@ -181,7 +181,7 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
             "icc": found.icc,
             "size_variation": found.size_variation,
             "clients": found.clients,
-            "factors": 0 if found.factors is None else len(found.factors.common),
+            "kept": len(ClientCounts.read(found.held)),
         },
         "columns": [
             {
@@ -220,7 +220,7 @@ def _print_tables(document: dict[str, Any]) -> None:
     if (found := document["correlation"]) is not None:
         show(
             f"{found['clients']:,} clients; the correlation of one client's records is "
-            f"{found['icc']:.3f}, in {found['factors']} common factors and the cells' own"
+            f"{found['icc']:.3f}. Thresholds come from the records of {found['kept']:,} of them"
         )
     say(f"reference: {document['reference']}")
 

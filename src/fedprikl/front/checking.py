@@ -197,7 +197,7 @@ def divergence_of(
             f"The divergence {divergence!r} is infinite where a cell vanishes; use a skew above 0."
         )
     points = asked_points(agreed, known.probabilities, found.noisy_counts)
-    spread = agreed.verdict.spread(known.whole, counted_by_batch(agreed, found.cohorts))
+    spread = agreed.spread(known.whole, counted_by_batch(agreed, found.cohorts))
     noise = str(found.noisy_counts.noise[0])
     view = CountedView(points, found.noisy_counts, spread)
     (answer,) = answers_from_counts(view, [score], mechanism=noise)

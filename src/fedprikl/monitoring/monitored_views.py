@@ -117,9 +117,7 @@ class MonitoredView:
         if isinstance(self.spread, Spread):
             varied = self.spread.of(self.points.cells, pi)
             fixed = self.spread.counting(varied, pi)
-            kind = self.spread.correlation
-            variation = 0.0 if kind is None else kind.size_variation
-            between = between_clients(n, clients, variation)[..., None] * varied.variance
+            between = between_clients(n, clients, self.spread.unequal)[..., None] * varied
         else:
             between = (self.spread - 1) / (n[..., None] * pi)
         missed = self.shares[-1] - max(0.0, 1 - math.fsum(pi.tolist()))
@@ -164,8 +162,16 @@ def monitored_views(plan: Plan, reference: Reference) -> tuple[MonitoredView, ..
         )
         for view in asked_views(plan, reference)
     )
-    effect = plan.verdict.design_effect
-    return tuple(found if effect is None else (replace(each, spread=effect) for each in found))
+    effect, number = plan.verdict.design_effect, plan.stated_unit[1]
+    if effect is not None:
+        return tuple(replace(each, spread=effect) for each in found)
+    return tuple(_contributing(each, number) for each in found)
+
+
+def _contributing(view: MonitoredView, per_client: int | None) -> MonitoredView:
+    """The view as it varies if every client contributes so many records; None: all it holds."""
+    assert isinstance(view.spread, Spread)  # noqa: S101  as the reference has it
+    return replace(view, spread=replace(view.spread, per_client=per_client))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -16,9 +16,10 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise
-from fedprikl.estimation.no_drift import Ratios, gamma_like, public_simulation
+from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.estimation.statistic import Grouping
 from fedprikl.estimation.verdict import KNEE, SmoothTail
+from fedprikl.estimation.worlds import Cells, period_shares
 from fedprikl.libraries import scipy
 from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 
@@ -289,16 +290,14 @@ def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clien
     view = case.view
     pi, cells = view.pi, view.points.cells
     spread = view.spread_at(case.records, case.clients)
-    (between,) = spread.between(np.array([case.records])).tolist()
-    ratios = Ratios.draw(spread, cells, pi, series, rng)
-    drawn = 1 if same_clients else case.periods
-    every = np.arange(len(pi))
     (clients,) = spread.clients
-    shares = np.stack([ratios.shares(every, between, clients, rng) for _ in range(drawn)], axis=1)
+    shape = series, 1 if same_clients else case.periods
+    shares = period_shares(spread, Cells.of(cells, pi), case.records, clients, shape, rng)
     if view.error is not None:  # of a baseline
-        error, normal = view.error, rng.standard_normal((series, 1, len(pi) + 1))
-        shares[..., :-1] *= gamma_like(normal[..., :-1] * np.sqrt(error[:-1]), error[:-1])
-        shares[..., -1] += np.sqrt(error[-1]) * np.abs(normal[..., -1])
+        error, normal = view.error, rng.standard_normal((series, 1))
+        shape_of = 1 / np.maximum(error[:-1], 1e-12)
+        shares[..., :-1] *= rng.standard_gamma(shape_of, (series, 1, len(pi))) / shape_of
+        shares[..., -1] += np.sqrt(error[-1]) * np.abs(normal)
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 

@@ -40,7 +40,8 @@ class Known:
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
         pi, unit, found = self.reference, plan.unit, list[str]()
-        known = pi.whole.correlation is not None or any(view.correlation for view in pi.views)
+        kinds = [view.correlation for view in (pi.whole, *pi.views)]
+        known = any(each is not None for each in kinds)
         given = known or plan.verdict.design_effect is not None
         if not given and not one_each(self.records, self.clients):
             found.append(
@@ -49,6 +50,13 @@ class Known:
                 "correlated one client's are. The false-alarm rate of the verdict holds for "
                 "unrelated records only. Build the reference with client ids (--client-column, or "
                 "clients=...), or give a design effect (--design-effect)."
+            )
+        counted = max((each.clients for each in kinds if each is not None), default=0)
+        if known and plan.verdict.design_effect is None and counted < 2 * self.clients:
+            found.append(
+                f"The reference names {counted:,} clients, fewer than twice the {self.clients:,} "
+                "that are counted. How much clients differ is known from few of them, so "
+                "thresholds are higher than with more: build it from more clients if you can."
             )
         if unit.kind == "client" and unit.empty == "away":
             found.append(

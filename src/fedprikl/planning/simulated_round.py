@@ -253,7 +253,7 @@ class SimulatedRound:
     def spread(self) -> float | Spread:
         """How counts vary without drift: by the plan, or by the reference."""
         clients = [self.known.clients // self.batches] * self.batches
-        return self.plan.verdict.spread(self.view, clients)
+        return self.plan.spread(self.view, clients)
 
     @cached_property
     def no_drift(self) -> NoDrift:

@@ -67,7 +67,7 @@ def answer_columns(
     Cells are called shifted in columns that drifted only, and in none where there is no verdict.
     """
     counted = [
-        CountedView(view.points(), noisy, plan.verdict.spread(view, [clients]))
+        CountedView(view.points(), noisy, plan.spread(view, [clients]))
         for view, noisy in zip(views, released.counts, strict=True)
     ]
     verdicts: Sequence[Verdict | None] | None = None
@@ -191,7 +191,7 @@ class NoisedRound:
         verdict: Verdict | None = None
         no_drift: tuple[float | None, ...] = (None,) * len(estimates.each)
         if estimates.each and not plan.is_series:  # that of a series looks at all its releases
-            spread = plan.verdict.spread(reference.whole, counted_by_batch(plan, self.outcomes))
+            spread = plan.spread(reference.whole, counted_by_batch(plan, self.outcomes))
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
             verdict, no_drift = judged or (verdict, no_drift)
         columns, clients = estimates.columns, sum(each.included for each in self.outcomes)

@@ -138,15 +138,6 @@ class VerdictRules:
             check_finite(self.threshold, "threshold")
         check_open_unit(self.false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
 
-    def spread(self, view: View, clients: Sequence[int]) -> float | Spread:
-        """How counts vary without drift: by the plan, or by the reference for who was counted.
-
-        `clients` are those of each batch.
-        """
-        if self.design_effect is not None:
-            return self.design_effect
-        return view.spread(clients=clients)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
@@ -359,6 +350,15 @@ class Plan:
         if self.unit.kind == "record":
             return "record", None, False
         return "client", self.unit.records, self.unit.empty == "away"
+
+    def spread(self, view: View, clients: Sequence[int]) -> float | Spread:
+        """How counts vary without drift: by the plan, or by the reference for who was counted.
+
+        `clients` are those of each batch.
+        """
+        if self.verdict.design_effect is not None:
+            return self.verdict.design_effect
+        return view.spread(clients=clients, per_client=self.stated_unit[1])
 
     @property
     def about_whole(self) -> tuple[Question, ...]:

@@ -1,7 +1,8 @@
 """Reference: the finite domain, how records become cells, Pi, and the query points."""
 
+from fedprikl.reference.client_counts import ClientCounts
 from fedprikl.reference.columns import Bins, Categories, Times
-from fedprikl.reference.correlation import Correlation, Factors
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import BlockCode, Domain, Indices, Table, ViewKind
 from fedprikl.reference.points import (
     QueryPoints,
@@ -19,9 +20,9 @@ __all__ = [
     "Bins",
     "BlockCode",
     "Categories",
+    "ClientCounts",
     "Correlation",
     "Domain",
-    "Factors",
     "Indices",
     "OutOfDomain",
     "QueryPoints",

@@ -29,7 +29,7 @@ from fedprikl.reference.views import View, check_views
 from fedprikl.store import replace_file
 
 FORMAT = "fedprikl reference"
-VERSION = 6
+VERSION = 7
 CORRELATION = "correlation"
 MOST_CELLS = 2**28  # whose numbers a file may imply
 ABOUT = (
@@ -37,7 +37,9 @@ ABOUT = (
     "a cell (one level per column, counted from 0, the last level being 'missing'; or a code) and "
     "its mass. Pi is mass divided by the sum of all masses. 'other' is the mass of records that "
     "have no cell. Each line of 'views' is the distribution of one column, or of a pair: its cells "
-    "are levels of these columns alone. Without 'cells' only the views can be compared."
+    "are levels of these columns alone. Without 'cells' only the views can be compared. 'held' are "
+    "records per client, without names: cells (counted from 0) with counts, clients apart by ';'. "
+    "Populations without drift are drawn from them, to find thresholds."
 )
 Views = tuple[View, tuple[View, ...]]  # of a reference: the whole, and more
 Edge = TypeVar("Edge", int, float)

@@ -14,7 +14,8 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.correlation import HOLDERS, Correlation, rare_discount
+from fedprikl.reference.client_counts import ClientCounts
+from fedprikl.reference.correlation import Correlation, rare_discount
 from fedprikl.reference.domain import Domain, Table, ViewKind
 from fedprikl.reference.points import QueryPoints
 
@@ -92,21 +93,26 @@ class View:
         cells = np.flatnonzero(pi[:-1] if self.columns else pi)
         return QueryPoints.build(pi, cells=cells, batch=np.zeros_like(cells), weights=pi[cells])
 
-    def spread(self, *, clients: Sequence[int]) -> "Spread":
+    def spread(self, *, clients: Sequence[int], per_client: int | None = None) -> "Spread":
         """How counts of a population vary around N Pi if it has not drifted, cell by cell.
 
-        `clients` are those of each batch. `Estimate.verdict` takes it. Without client ids in the
-        reference, records of one client are taken as unrelated.
+        `clients` are those of each batch, and `per_client` the records that each contributes,
+        where that is the same number for all. `Estimate.verdict` takes it. Without client ids in
+        the reference, records of one client are taken as unrelated.
 
         >>> from fedprikl.reference import Reference
         >>> Reference.from_counts([500, 500]).whole.spread(clients=[10])
-        Spread(clients=(10,), correlation=None, counted=1000, discount=0.0)
+        Spread(clients=(10,), correlation=None, counted=1000, discount=0.0, per_client=None)
         """
         kind, discount = self.correlation, 0.0
         if self.counted:
             discount = rare_discount(self.mass.astype(np.int64)) if kind is None else kind.discount
         return Spread(
-            clients=tuple(clients), correlation=kind, counted=self.counted, discount=discount
+            clients=tuple(clients),
+            correlation=kind,
+            counted=self.counted,
+            discount=discount,
+            per_client=per_client,
         )
 
     def design_effect(self, *, clients: int, records: int) -> float:
@@ -175,20 +181,6 @@ def check_views(whole: View, views: Sequence[View]) -> None:
             raise InvalidInputError("Every view must hold all records, some in each of its cells.")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellSpread:
-    """The covariance of P / Pi of some cells, for one unit of `Spread.between`: see `Factors`."""
-
-    own: Floats  # a(x) / Pi(x), per cell
-    common: Floats  # l_j(x) / sqrt(Pi(x)), (factors, cells)
-
-    @property
-    def variance(self) -> Floats:
-        """Of P(x) / Pi(x), per cell."""
-        found: Floats = self.own + np.sum(self.common**2, axis=0)
-        return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """How much counts of a population vary around N Pi if it has not drifted.
@@ -204,6 +196,7 @@ class Spread:
     correlation: Correlation | None = None
     counted: int = 0  # N_reference
     discount: float = 0.0
+    per_client: int | None = None  # records that each client contributes; None: all it holds
 
     def __post_init__(self) -> None:
         for clients in self.clients:
@@ -216,30 +209,18 @@ class Spread:
         return self.correlation is not None or one_each(int(records.sum()), sum(self.clients))
 
     @property
-    def freedom(self) -> float:
-        """Degrees of freedom of how much clients differ: as many equal clients tell as much.
-
-        Of clients that differ unequally, fewer: 2 over kappa / clients, the squared coefficient of
-        variation of what was estimated from them.
-        """
+    def held(self) -> ClientCounts | None:
+        """What clients of the reference hold, where it is known."""
         kind = self.correlation
-        if kind is None or kind.factors is None:
-            return math.inf
-        equal = kind.clients / (1 + kind.size_variation) - 1 - len(kind.factors.common)
-        return max(min(equal, 2 * kind.clients / max(kind.factors.inequality, 1e-9)), 3.0)
+        return ClientCounts.read(kind.held) if kind is not None and kind.held else None
 
     @property
-    def inequality(self) -> float:
-        """kappa: how unequally clients differ (`Factors.inequality`)."""
+    def freedom(self) -> float:
+        """Degrees of freedom of how much clients differ: as many equal clients tell as much."""
         kind = self.correlation
-        return 0.0 if kind is None or kind.factors is None else kind.factors.inequality
-
-    def own_freedom(self, differ: CellSpread, pi: Floats) -> Floats:
-        """Degrees of freedom of each cell's own correlation: its holders, and those it borrows."""
-        kind = self.correlation
-        if kind is None or kind.factors is None or not self.counted:
-            return np.full(len(pi), math.inf)
-        return np.asarray(1 / self.counting(differ, pi) + HOLDERS)
+        if kind is None or not kind.held:
+            return math.inf
+        return max(kind.clients / (1 + kind.size_variation) - 1, 3.0)
 
     def between(self, records: Ints) -> Floats:
         """kappa of each batch: the weight of what clients differ in.
@@ -247,14 +228,17 @@ class Spread:
         Cov(h) = N (diag(Pi) - Pi Pi') + N (N - 1) kappa Cov(p_c),
         kappa = (sum_c n_c^2 - N) / (N (N - 1))
         """
-        kind = self.correlation
-        if kind is None:
+        if self.correlation is None:
             return np.zeros(len(records))
         if len(records) != len(self.clients):
             raise InvalidInputError("The spread needs the number of clients of every batch.")
-        return between_clients(
-            records.astype(np.float64), np.array(self.clients), kind.size_variation
-        )
+        return between_clients(records.astype(np.float64), np.array(self.clients), self.unequal)
+
+    @property
+    def unequal(self) -> float:
+        """The squared coefficient of variation of what clients contribute."""
+        kind = self.correlation
+        return 0.0 if kind is None or self.per_client else kind.size_variation
 
     @property
     def between_counted(self) -> float:
@@ -264,24 +248,21 @@ class Spread:
             return 0.0
         return float(between_clients(self.counted, kind.clients, kind.size_variation))
 
-    def counting(self, differ: CellSpread, pi: Floats) -> Floats:
+    def counting(self, varied: Floats, pi: Floats) -> Floats:
         """The variance of P / Pi because Pi was counted: 1 over the cell's holders, about."""
         if not self.counted:
             return np.zeros(len(pi))
-        found = self.between_counted * differ.variance
-        return np.asarray(found + 1 / (self.counted * pi))
+        return np.asarray(self.between_counted * varied + 1 / (self.counted * pi))
 
-    def of(self, cells: Ints, pi: Floats) -> CellSpread:
-        """What clients differ in, in some cells with these probabilities."""
+    def of(self, cells: Ints, pi: Floats) -> Floats:
+        """The variance of P / Pi of some cells over clients, for one unit of `between`."""
         kind = self.correlation
-        if kind is None or kind.factors is None:
-            icc = 0.0 if kind is None else kind.icc
-            return CellSpread(icc / pi, np.zeros((0, len(pi))))
-        own, common = kind.factors.of(cells, pi)
-        found = CellSpread(own / pi, common / np.sqrt(pi))
-        # A cell with k holders in the reference may well be one that k + 1/2 should hold.
-        more = 1 + np.minimum(self.counting(found, pi), 1.0) / 2
-        return CellSpread(found.own * more, found.common * np.sqrt(more))
+        if kind is None:
+            return np.zeros(len(pi))
+        if not kind.held:
+            return np.asarray(kind.icc / pi)
+        usual = max(kind.icc, kind.rare_icc)
+        return np.asarray(ClientCounts.read(kind.held).correlations(cells, usual) / pi)
 
 
 def one_each(records: int, clients: int) -> bool:

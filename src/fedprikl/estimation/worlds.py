@@ -1,0 +1,263 @@
+"""Who happens to be counted, and in the reference: populations of clients without drift. Public.
+
+A reference is a sample, so P may differ from Pi although nothing has drifted; and a population is a
+sample of clients, whose records are correlated. Where the reference keeps what its clients hold,
+both are seen in them: some clients stand for a population, and are compared with the others, who
+stand for the reference. So a cell in which the others hold little may well have much, and blocks of
+cells vanish together, as with real clients. Else clients differ as Dirichlet's do.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.libraries import scipy
+from fedprikl.reference import ClientCounts, Spread
+from fedprikl.reference.views import between_clients
+
+RARE = 16  # holders: cells with fewer are told apart by how rare they are, not by their names
+POOL = 2000  # draws of clients, among which those of many periods are chosen
+SEED = 11  # of what each client of the reference would contribute
+TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Some cells of a view, and all others as a last one: what populations are drawn around."""
+
+    names: Ints  # in the reference
+    pi: Floats  # of each, and of all others
+
+    @classmethod
+    def of(cls, names: Ints, pi: Floats) -> "Cells":
+        """Of cells with these probabilities. A rest that is rounding alone is none."""
+        rest = 1 - math.fsum(pi.tolist())
+        return cls(names, np.append(pi, rest if rest > 1e-9 else 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """How much shares vary, as 1 over clients and 1 over records: V_b between and V_w within."""
+
+    between: float
+    within: float
+
+
+def population_counts(
+    spread: Spread, cells: Cells, records: int, clients: int, draws: int, rng: np.random.Generator
+) -> Ints:
+    """Counts of populations of so many records and clients without drift: (draws, cells).
+
+    The reference's own sampling is in it.
+    """
+    kind, batches = spread.correlation, len(spread.clients)
+    if kind is None or not kind.held:
+        world = _dirichlet_world(spread, cells, draws, rng)
+        shares = dirichlet(world, _dirichlet_variance(spread, records, clients), rng)
+        return np.asarray(rng.multinomial(records, shares)[:, :-1])
+    wanted = _error(spread, batches, Variance(1 / clients, 1 / records))
+    shares, left = Clients.of(spread, cells).shares(wanted, draws, rng)
+    counts = _whole(records * shares, rng)
+    if left > 0:  # records of a client that are fewer than the reference has of it
+        kept = math.sqrt(max(1 - records * left, 0.0))
+        counts = rng.binomial(counts, kept)
+        counts += rng.multinomial(records - counts.sum(axis=1), shares)
+    return counts[:, :-1]
+
+
+def period_shares(
+    spread: Spread,
+    cells: Cells,
+    records: int,
+    clients: int,
+    shape: tuple[int, int],
+    rng: np.random.Generator,
+) -> Floats:
+    """P of the clients of every period of several series: (series, periods, cells + 1).
+
+    The reference's own error is the same in all periods of a series; clients are drawn anew in
+    each. Series of one period stand for clients who stay.
+    """
+    kind = spread.correlation
+    series, periods = shape
+    if kind is None or not kind.held:
+        world = _dirichlet_world(spread, cells, series, rng)[:, None]
+        every = np.broadcast_to(world, (*shape, len(cells.pi)))
+        return dirichlet(every, _dirichlet_variance(spread, records, clients), rng)
+    known, others = Clients.of(spread, cells), Variance(1 / clients, 0.0)
+    if periods == 1:
+        return known.shares(_error(spread, 1, others), series, rng)[0][:, None]
+    world = np.broadcast_to(cells.pi, (series, len(cells.pi)))
+    if spread.counted:
+        world, _ = known.shares(_error(spread, 1, Variance(0.0, 0.0)), series, rng)
+    drawn, _ = known.shares(others, POOL, rng)
+    ratios = drawn / np.maximum(cells.pi, TINY)
+    return _normal(world[:, None] * ratios[rng.integers(0, POOL, shape)])
+
+
+def _error(spread: Spread, batches: int, population: Variance) -> Variance:
+    """Of the difference from Pi, with the reference's own; batches are compared with one Pi."""
+    kind = spread.correlation
+    if kind is None or not spread.counted:
+        return population
+    own = batches / kind.clients, batches / spread.counted
+    return Variance(population.between + own[0], population.within + own[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clients:
+    """The clients that a reference keeps: some as a population, compared with all the others."""
+
+    pi: Floats  # of the cells, and of all others last
+    raw: Any  # records that each holds, (clients, cells + 1), sparse
+    table: Any  # those that it would contribute
+    alike: Floats  # the intra-client correlation of each cell
+    rare: Ints  # cells of few holders, the heaviest first
+    freedom: float  # of how much clients differ
+
+    @classmethod
+    def of(cls, spread: Spread, cells: Cells) -> "Clients":
+        """Cost: the pairs of client and cell that occur."""
+        kind = spread.correlation
+        assert kind is not None  # noqa: S101  only with client ids a reference keeps counts
+        held = ClientCounts.read(kind.held)
+        raw = held.table(cells.names).astype(np.float64)
+        alike = held.correlations(cells.names, max(kind.icc, kind.rare_icc))
+        holders = np.asarray((raw > 0).sum(axis=0)).ravel()[:-1]
+        order = np.argsort(-cells.pi[:-1], kind="stable")
+        return cls(
+            cells.pi,
+            raw,
+            _contributions(kind.held, spread.per_client).table(cells.names).astype(np.float64),
+            np.append(alike, kind.icc),
+            order[holders[order] < RARE],
+            spread.freedom if spread.counted else math.inf,
+        )
+
+    def shares(
+        self, wanted: Variance, draws: int, rng: np.random.Generator
+    ) -> tuple[Floats, float]:
+        """P of populations, (draws, cells + 1), and the variance within that is left to add.
+
+            P(x) = Pi(x) r(x)^e,    r = (share of some clients) / (share of all others)
+
+        Some are so many that the two differ as much as is wanted, as far as there are enough
+        clients; e makes up for the rest, and leaves empty cells empty. How much clients differ was
+        seen in few of them, so e varies as in Student's law.
+        """
+        kept = self.raw.shape[0]
+        root = math.sqrt(max(1 - 4 / (kept * max(wanted.between, TINY)), 0.0))
+        some = max(1, round(kept / 2 * (1 - root)))
+        who = rng.integers(0, kept, (draws, some), dtype=np.int32)
+        starts = np.arange(draws + 1) * some
+        members = scipy.sparse.csr_matrix(
+            (np.ones(who.size), who.ravel(), starts), shape=(draws, kept)
+        )
+        held = (members @ self.table).toarray()
+        members.sum_duplicates()  # whoever is drawn is not among the others, however often
+        members.data[:] = 1.0
+        total = np.asarray(self.raw.sum(axis=0)).ravel()
+        others = np.maximum(total - (members @ self.raw).toarray(), 0.0)
+        own, rest = float(held.sum(axis=1).mean()), float(others.sum(axis=1).mean())
+        given = Variance(1 / some + 1 / max(kept - some, 1), 1 / own + 1 / max(rest, 1.0))
+        exponent, left = self._exponent(wanted, given)
+        if self.freedom < math.inf:
+            luck = np.sqrt(rng.chisquare(self.freedom, (draws, 1)) / self.freedom)
+            exponent = exponent / np.maximum(luck, 0.25)
+        return self._drifted(_normal(held), _normal(others), exponent, rng), left
+
+    def _exponent(self, wanted: Variance, given: Variance) -> tuple[Floats, float]:
+        """e of each cell, and what is left: e^2 given = wanted, by the cell's correlation."""
+        a = self.alike
+        ratio = wanted.between / given.between
+        left = wanted.within - ratio * given.within
+        if left >= 0:
+            return np.full(len(a), math.sqrt(min(ratio, 1.0))), left
+        square = a * wanted.between + (1 - a) * wanted.within
+        square /= a * given.between + (1 - a) * given.within
+        return np.sqrt(np.minimum(square, 1.0)), 0.0
+
+    def _drifted(
+        self, some: Floats, others: Floats, exponent: Floats, rng: np.random.Generator
+    ) -> Floats:
+        """P around Pi. Rare cells are those in which the *others* hold as little as is rare."""
+        unseen = np.sum(np.where(others > 0, 0.0, some)[:, :-1], axis=1)
+        if len(self.rare):
+            mine = others[:, self.rare]
+            order = np.argsort(-mine - 1e-12 * rng.random(mine.shape), axis=1)
+            # Fewer cells are seen by fewer clients: the last ones stand for those that are not.
+            seen, number = np.count_nonzero(mine, axis=1)[:, None], len(self.rare)
+            place = np.arange(number)
+            place = np.where(place < seen, place, np.maximum(place - (number - seen), 0))
+            source = self.rare[
+                np.take_along_axis(order, np.minimum(place, np.maximum(seen - 1, 0)), 1)
+            ]
+            some, others = some.copy(), others.copy()
+            some[:, self.rare], others[:, self.rare] = (
+                np.take_along_axis(some, source, 1),
+                np.take_along_axis(others, source, 1),
+            )
+        ratio = np.divide(some, others, out=np.zeros_like(some), where=others > 0)
+        found = self.pi * ratio**exponent
+        found[:, -1] += unseen
+        return _normal(found)
+
+
+@lru_cache(maxsize=64)
+def _contributions(held: str, per_client: int | None) -> ClientCounts:
+    """What each client of a reference would contribute: all, or so many records."""
+    found = ClientCounts.read(held)
+    if per_client is None:
+        return found
+    return found.contributing(per_client, np.random.default_rng(SEED))
+
+
+def _whole(wanted: Floats, rng: np.random.Generator) -> Ints:
+    """Whole counts with these means and their sum: rounded up or down at random."""
+    ends = np.floor(np.cumsum(wanted, axis=1) + rng.random((len(wanted), 1)))
+    total = np.rint(wanted.sum(axis=1, keepdims=True))
+    ends = np.minimum(ends, total)
+    ends[:, -1:] = total
+    return np.asarray(np.diff(ends, prepend=0.0, axis=1), dtype=np.int64)
+
+
+def _dirichlet_world(spread: Spread, cells: Cells, draws: int, rng: np.random.Generator) -> Floats:
+    """P of worlds in which the reference is what it is, (draws, cells + 1).
+
+    Rare cells are those that happened to be seen: their mean is lower, by a discount.
+    """
+    kind, pi = spread.correlation, cells.pi
+    if not spread.counted:
+        return np.broadcast_to(pi, (draws, len(pi)))
+    error = 1 / spread.counted + (0.0 if kind is None else kind.icc * spread.between_counted)
+    found = dirichlet(np.broadcast_to(pi, (draws, len(pi))), error, rng)
+    some = np.maximum(pi[:-1], TINY)
+    varied = spread.of(cells.names, some)
+    lucky = np.append(spread.discount * np.minimum(spread.counting(varied, some), 1.0), 0.0)
+    found = found * (1 - lucky)
+    found[:, -1] += float(pi @ lucky)
+    return _normal(found)
+
+
+def _dirichlet_variance(spread: Spread, records: int, clients: int) -> float:
+    kind = spread.correlation
+    if kind is None:
+        return 0.0
+    return kind.icc * float(between_clients(records, clients, spread.unequal))
+
+
+def dirichlet(mean: Floats, variance: float, rng: np.random.Generator) -> Floats:
+    """Distributions around means (..., cells), with a variance of v p (1 - p) in each cell."""
+    if variance <= 0:
+        return np.array(mean)
+    total = max(1 / min(variance, 1.0) - 1, 1e-3)
+    return _normal(rng.standard_gamma(total * mean) + TINY * mean)
+
+
+def _normal(shares: Floats) -> Floats:
+    """Scaled to a sum of 1 along the last axis."""
+    return np.asarray(shares / np.maximum(shares.sum(axis=-1, keepdims=True), TINY))
