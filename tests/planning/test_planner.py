@@ -288,7 +288,9 @@ def test_it_asks_for_client_ids_or_a_design_effect_before_it_promises() -> None:
     assert planned(clients=49_000).notes == ()  # about one record each
     held = np.random.default_rng(1).multinomial(30, zipf(20).probabilities[:-1], size=40)
     with_ids = Reference.from_counts(held)
-    assert plan_round(with_ids, clients=50, records=5000, epsilon=1.0).notes == ()
+    assert plan_round(with_ids, clients=20, records=2000, epsilon=1.0).notes == ()
+    (few,) = plan_round(with_ids, clients=50, records=5000, epsilon=1.0).notes
+    assert "names 40 clients, fewer than twice the 50" in few
 
 
 @pytest.mark.validation

@@ -1,0 +1,143 @@
+"""Populations without drift, drawn from the reference's clients, exceed thresholds as stated.
+
+Worlds with clients in blocks, clumps in rare cells, and very unequal sizes; statistics of counts
+that no noise hides, so that nothing but the simulated clients decides.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fedprikl import Reference
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.worlds import Cells, period_shares, population_counts
+from fedprikl.reference import Spread
+
+STATED = 0.05  # quantiles of few simulated populations are known better than at 1%
+# carriers, cells of each, how alike clients of a carrier are, records, their deviation, clients, of
+# the reference
+WORLDS = {
+    "sixteen blocks": (16, 6, 30.0, 60, 0.8, 60, 1500),
+    "more clients": (16, 6, 30.0, 60, 0.8, 240, 1500),
+    "few reference clients": (16, 6, 30.0, 60, 0.8, 60, 100),
+    "clumps": (5, 40, 5.0, 20, 1.5, 40, 300),
+    "small blocks": (30, 4, 100.0, 200, 0.5, 40, 400),
+    "few records": (16, 6, 30.0, 5, 0.8, 400, 400),
+}
+
+
+def aircraft(
+    rng: np.random.Generator,
+    clients: int,
+    shape: tuple[Floats, Floats],
+    *,
+    alike: float,
+    records: float,
+    sigma: float,
+) -> Ints:
+    """Counts per client and cell: each has one carrier, whose cells it holds in its own way."""
+    share, inside = shape
+    sizes = np.maximum(1, rng.lognormal(np.log(records) - sigma**2 / 2, sigma, clients))
+    carrier, (carriers, cells) = rng.choice(len(share), clients, p=share), inside.shape
+    held = np.zeros((clients, carriers, cells), dtype=np.int64)
+    for i, (of, size) in enumerate(zip(carrier, sizes.astype(int), strict=True)):
+        held[i, of] = rng.multinomial(size, rng.dirichlet(alike * inside[of] + 1e-3))
+    return held.reshape(clients, -1)
+
+
+def statistics(counts: Floats, pi: Floats, records: int, effects: Floats) -> dict[str, Floats]:
+    """KL, TV, and the largest standardised cell, with noise of 3 records in its deviation."""
+    mean = records * pi
+    z = np.abs(counts - mean) / np.sqrt(9 + effects * mean * (1 - pi))
+    return {
+        "kl": -np.log(0.01 + 0.99 * counts / mean) @ pi,
+        "tv": np.abs(counts / records - pi).sum(axis=1) / 2,
+        "largest cell": z.max(axis=1),
+    }
+
+
+@cache
+def rates(world: str, references: int, *, clients_kept: bool = True) -> dict[str, float]:
+    """How often 40 populations of each reference exceed the 95% points of simulated ones."""
+    carriers, cells, alike, records, sigma, clients, public = WORLDS[world]
+    found: dict[str, list[float]] = {}
+    for seed in range(references):
+        rng = np.random.default_rng([7, seed])
+        shape = rng.dirichlet(np.full(carriers, 0.7)), rng.dirichlet(np.full(cells, 0.5), carriers)
+        how = {"alike": alike, "records": records, "sigma": sigma}
+        held = aircraft(rng, public, shape, **how)
+        seen = held.sum(axis=0) > 0
+        reference = Reference.from_counts(held[:, seen])
+        populations = [aircraft(rng, clients, shape, **how).sum(axis=0) for _ in range(40)]
+        total = int(np.median([each.sum() for each in populations]))
+        shares = np.array([each[seen] / each.sum() for each in populations])
+        spread = reference.whole.spread(clients=[clients])
+        if not clients_kept and spread.correlation is not None:
+            spread = replace(spread, correlation=replace(spread.correlation, held=""))
+        points = reference.whole.points()
+        model = NoDrift.of(points, np.array([total]), spread)
+        null = model.counts(2000, np.random.default_rng(seed)).astype(np.float64)
+        expected = statistics(null, points.pi, total, model.design_effects)
+        truth = statistics(total * shares, points.pi, total, model.design_effects)
+        for name, values in truth.items():
+            limit = np.quantile(expected[name], 1 - STATED)
+            found.setdefault(name, []).append(float(np.mean(values > limit)))
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def test_clients_in_small_blocks_keep_the_rate() -> None:
+    """Of 8 x 40 populations; references differ, so that the mean has a deviation of about 1.5%."""
+    assert max(rates("small blocks", 8).values()) < 2 * STATED
+
+
+def test_that_check_would_catch_clients_without_blocks() -> None:
+    """With the same correlation, but without the clients that the reference keeps."""
+    assert rates("small blocks", 8, clients_kept=False)["kl"] > 4 * STATED
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_world_keeps_the_rate(world: str) -> None:
+    """Of 30 x 40 populations: a rate of 5% shows as 8.5% with a probability below 1e-4."""
+    assert max(rates(world, 30).values()) < 0.085
+
+
+def test_fewer_and_more_records_than_the_reference_has_of_a_client() -> None:
+    """Of unrelated records, counts vary as multinomial ones do, however many a client holds."""
+    rng, pi = np.random.default_rng(1), np.array([0.5, 0.3, 0.15, 0.05])
+    reference = Reference.from_counts(rng.multinomial(40, pi, size=2000))
+    points = reference.whole.points()
+    for records in (400, 4000, 40_000):  # of 100 clients
+        spread = reference.whole.spread(clients=[100])
+        cells = Cells.of(points.cells, points.pi)
+        counts = population_counts(spread, cells, records, 100, 20_000, rng)
+        expected = records * pi * (1 - pi) * (1 + records / 80_000)
+        assert counts.mean(axis=0) == pytest.approx(records * points.pi, rel=0.01)
+        assert counts.var(axis=0) == pytest.approx(expected, rel=0.15)
+
+
+def test_clients_of_every_period_are_of_one_world() -> None:
+    """The reference's own error lasts; who is counted may change from period to period."""
+    rng = np.random.default_rng(2)
+    shape = np.full(8, 1 / 8), rng.dirichlet(np.full(3, 2.0), 8)
+    held = aircraft(rng, 300, shape, alike=50.0, records=40, sigma=0.1)
+    reference = Reference.from_counts(held)
+    points, spread = reference.whole.points(), reference.whole.spread(clients=[100])
+    cells = Cells.of(points.cells, points.pi)
+    periods = period_shares(spread, cells, 4000, 100, (400, 6), rng)
+    once = period_shares(spread, cells, 4000, 100, (400, 1), rng)
+    assert periods.sum(axis=2) == pytest.approx(1.0)
+    lasting, each = periods.mean(axis=1).var(axis=0), periods[:, 0].var(axis=0)
+    assert np.all(lasting[:-1] < 0.8 * each[:-1])
+    assert np.median(once[:, 0].var(axis=0)[:-1] / each[:-1]) == pytest.approx(1.0, abs=0.25)
+
+
+def test_a_spread_without_ids_or_with_an_exact_pi_is_multinomial() -> None:
+    cells = Cells.of(np.arange(3), np.array([0.5, 0.3, 0.2]))
+    spread = Spread(clients=(10,))
+    counts = population_counts(spread, cells, 1000, 10, 20_000, np.random.default_rng(3))
+    assert counts.sum(axis=1).tolist() == [1000] * 20_000
+    assert counts.var(axis=0) == pytest.approx(1000 * np.array([0.25, 0.21, 0.16]), rel=0.05)
