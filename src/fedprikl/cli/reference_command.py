@@ -40,6 +40,13 @@ def reference_command(
     client_column: Annotated[
         str | None, typer.Option(help="The column with the client ids, like user_id.")
     ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="The column with the times of the records, like visited_at.")
+    ] = None,
+    reference_periods: Annotated[
+        str,
+        typer.Option(help="With --time-column: compare a day, week, month or quarter as ordinary."),
+    ] = "week",
     pair: Annotated[
         list[str] | None,
         typer.Option(help="Two columns to compare together, like city,age. May be repeated."),
@@ -62,7 +69,9 @@ def reference_command(
     column holds numbers if all of its values are numbers without leading zeros, or gaps. The texts
     in MISSING are gaps here and at every client, and so are empty fields and NaN. CLIENT_COLUMN is
     not compared: it shows how much alike the records of one client are, which a verdict on drift
-    needs.
+    needs. TIME_COLUMN is not compared either, unless it is in COLUMNS: it shows how much the
+    REFERENCE_PERIODS of the public data differ among themselves, which a series takes for
+    ordinary.
 
     The cells are combinations of all columns; each column and each PAIR is compared by itself too.
     Where the columns have too many combinations, only columns and pairs are compared.
@@ -83,6 +92,8 @@ def reference_command(
             missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
             pairs=[_pair(text) for text in pair or ()],
             joint=False if columns_only else None,
+            times=time_column,
+            periods=reference_periods,
             format=csv_options.format,
             note=remarks.append,
         )
@@ -168,20 +179,21 @@ def _columns_option(names: list[str]) -> str:
 
 
 def _document(reference: Reference, output: Path) -> dict[str, Any]:
-    pi, found = reference.probabilities, reference.whole.correlation
+    pi, kind = reference.probabilities, reference.whole.correlation
     heaviest = np.argsort(-pi, kind="stable")[: min(SHOWN, len(pi) - 1)]
     return {
         "reference": str(output),
         "fingerprint": reference.fingerprint,
         "records": int(reference.whole.mass.sum()),
         "joint": reference.joint,
+        "periods": len(ClientCounts.read(found)) if (found := _timed(reference)) else None,
         "cells": reference.whole.size,
-        "correlation": found
+        "correlation": kind
         and {
-            "icc": found.icc,
-            "size_variation": found.size_variation,
-            "clients": found.clients,
-            "kept": len(ClientCounts.read(found.held)),
+            "icc": kind.icc,
+            "size_variation": kind.size_variation,
+            "clients": kind.clients,
+            "kept": len(ClientCounts.read(kind.held)),
         },
         "columns": [
             {
@@ -207,6 +219,11 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
     }
 
 
+def _timed(reference: Reference) -> str:
+    """What its periods hold, where the public data has times."""
+    return next((view.periods for view in (reference.whole, *reference.views) if view.periods), "")
+
+
 def _print_tables(document: dict[str, Any]) -> None:
     rows = []
     for column in document["columns"]:
@@ -222,6 +239,8 @@ def _print_tables(document: dict[str, Any]) -> None:
             f"{found['clients']:,} clients; the correlation of one client's records is "
             f"{found['icc']:.3f}. Thresholds come from the records of {found['kept']:,} of them"
         )
+    if document["periods"] is not None:
+        show(f"{document['periods']:,} periods; how much they differ is ordinary in a series")
     say(f"reference: {document['reference']}")
 
 

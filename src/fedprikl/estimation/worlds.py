@@ -99,6 +99,55 @@ def period_shares(
     return _normal(world[:, None] * ratios[rng.integers(0, POOL, shape)])
 
 
+def ordinary_ratios(
+    spread: Spread, cells: Cells, shape: tuple[int, int], rng: np.random.Generator
+) -> Floats:
+    """P of every period over P of all: (series, periods, cells + 1), as the reference has them.
+
+    Each series has runs of consecutive periods of the reference, of random length (a stationary
+    bootstrap: Politis and Romano, 1994), so that weekdays and slow changes are in it as far as the
+    reference has them. It is compared with a Pi of as many periods as the reference has, drawn in
+    the same way. The periods' own sampling is taken out, and how much they differ is known from few
+    of them (Student's law).
+    """
+    held = ClientCounts.read(spread.periods)
+    ratios, known = _period_ratios(held, cells), len(held)
+    series = shape[0]
+    world = ratios[_runs(known, (series, known), rng)].mean(axis=1, keepdims=True)
+    found = ratios[_runs(known, shape, rng)] - world
+    freedom = max(known - 1, 3)
+    luck = np.sqrt(rng.chisquare(freedom, (series, 1, 1)) / freedom)
+    return np.asarray(np.maximum(1 + found / np.maximum(luck, 0.25), 0.0))
+
+
+def _runs(number: int, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
+    """Places of a stationary bootstrap: runs of about the root of the number, in a circle."""
+    first = rng.integers(0, number, shape)
+    begins = rng.random(shape) < 1 / max(math.sqrt(number), 1.0)
+    begins[:, 0] = True
+    since = np.arange(shape[1])
+    start = np.maximum.accumulate(np.where(begins, since, 0), axis=1)
+    return np.asarray((np.take_along_axis(first, start, 1) + since - start) % number)
+
+
+def ordinary_variance(spread: Spread, cells: Cells) -> Floats:
+    """Of P / Pi between periods of the reference, per cell; 0 where it has no times."""
+    if not spread.periods:
+        return np.zeros(len(cells.pi))
+    return np.asarray(_period_ratios(ClientCounts.read(spread.periods), cells).var(axis=0))
+
+
+def _period_ratios(held: ClientCounts, cells: Cells) -> Floats:
+    """Shares of each period over those of all, (periods, cells + 1), without their sampling."""
+    table = held.table(cells.names).toarray().astype(np.float64)
+    shares, usual = _normal(table), _normal(table.sum(axis=0))
+    alike, sizes = np.append(held.correlations(cells.names), 0.0), table.sum(axis=1)
+    mean = float(sizes @ sizes) / float(sizes.sum())
+    towards = np.sqrt(alike / np.maximum(alike + (1 - alike) / mean, TINY))
+    ratio = np.divide(shares, usual, out=np.ones_like(shares), where=usual > 0)
+    return np.asarray(1 + towards * (ratio - 1))
+
+
 def _error(spread: Spread, batches: int, population: Variance) -> Variance:
     """Of the difference from Pi, with the reference's own; batches are compared with one Pi."""
     kind = spread.correlation

@@ -10,6 +10,7 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
 from fedprikl.estimation.statistic import Grouping
+from fedprikl.estimation.worlds import Cells, ordinary_variance
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
 from fedprikl.protocol.release import Release
@@ -76,9 +77,11 @@ class MonitoredView:
 
     @property
     def correlated(self) -> bool:
-        """Whether records of one client are known to be correlated."""
+        """Whether records of one client, or of one period, are known to be correlated."""
         spread = self.spread
-        return spread.correlation is not None if isinstance(spread, Spread) else spread > 1
+        if isinstance(spread, Spread):
+            return spread.correlation is not None or spread.periods != ""
+        return spread > 1
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -117,6 +120,7 @@ class MonitoredView:
         if isinstance(self.spread, Spread):
             varied = self.spread.of(self.points.cells, pi)
             fixed = self.spread.counting(varied, pi)
+            fixed += ordinary_variance(self.spread, Cells.of(self.points.cells, pi))[:-1]
             between = between_clients(n, clients, self.spread.unequal)[..., None] * varied
         else:
             between = (self.spread - 1) / (n[..., None] * pi)

@@ -19,7 +19,7 @@ from fedprikl.estimation import CountNoise
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.estimation.statistic import Grouping
 from fedprikl.estimation.verdict import KNEE, SmoothTail
-from fedprikl.estimation.worlds import Cells, period_shares
+from fedprikl.estimation.worlds import Cells, ordinary_ratios, period_shares
 from fedprikl.libraries import scipy
 from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 
@@ -292,7 +292,10 @@ def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clien
     spread = view.spread_at(case.records, case.clients)
     (clients,) = spread.clients
     shape = series, 1 if same_clients else case.periods
-    shares = period_shares(spread, Cells.of(cells, pi), case.records, clients, shape, rng)
+    among = Cells.of(cells, pi)
+    shares = period_shares(spread, among, case.records, clients, shape, rng)
+    if spread.periods:
+        shares = shares * ordinary_ratios(spread, among, (series, case.periods), rng)
     if view.error is not None:  # of a baseline
         error, normal = view.error, rng.standard_normal((series, 1))
         shape_of = 1 / np.maximum(error[:-1], 1e-12)

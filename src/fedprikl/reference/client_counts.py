@@ -80,10 +80,11 @@ class ClientCounts:
         shape = len(self), len(cells) + 1
         return scipy.sparse.csr_matrix((self.records, (self.client, column)), shape=shape)
 
-    def correlations(self, cells: Ints, usual: float) -> Floats:
+    def correlations(self, cells: Ints, usual: float | None = None) -> Floats:
         """The intra-client correlation of each of some cells, near the `usual` one of few holders.
 
-        By how much its counts scatter more than records dealt at random: see `Correlation`.
+        By how much its counts scatter more than records dealt at random: see `Correlation`. The
+        usual one is by default that of all these cells together.
         """
         sizes = self.sizes.astype(np.float64)
         total, square = float(sizes.sum()), float(sizes @ sizes)
@@ -99,6 +100,9 @@ class ClientCounts:
         seen = np.where(known, (scatter / within - chance) / (per_pair or 1.0), 0.0)
         holders = np.where(known, mass**2 / np.maximum(squares, 1.0), 0.0)
         trust = holders / (holders + HOLDERS)
+        if usual is None:
+            weight = within * known
+            usual = max(float(seen @ weight) / max(float(weight.sum()), 1e-300), 0.0)
         return np.clip(trust * seen + (1 - trust) * usual, 0.0, 1.0)
 
     def contributing(self, number: int, rng: np.random.Generator) -> "ClientCounts":

@@ -13,6 +13,7 @@ import numpy as np
 from fedprikl.checks import Ints, check_positive_int
 from fedprikl.documents import check_version, digest, is_same, parse_document, read_fields, to_plain
 from fedprikl.errors import InvalidInputError, ReferenceFileError
+from fedprikl.reference.client_counts import ClientCounts
 from fedprikl.reference.columns import Bins, Categories, Column, Times
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import (
@@ -39,7 +40,8 @@ ABOUT = (
     "have no cell. Each line of 'views' is the distribution of one column, or of a pair: its cells "
     "are levels of these columns alone. Without 'cells' only the views can be compared. 'held' are "
     "records per client, without names: cells (counted from 0) with counts, clients apart by ';'. "
-    "Populations without drift are drawn from them, to find thresholds."
+    "Populations without drift are drawn from them, to find thresholds. 'periods' are records per "
+    "period of the reference in the same form: how much periods differ is ordinary."
 )
 Views = tuple[View, tuple[View, ...]]  # of a reference: the whole, and more
 Edge = TypeVar("Edge", int, float)
@@ -159,6 +161,8 @@ def _masses(view: View) -> dict[str, Any]:
     content = {"other": other, "cells": cells}
     # Left out where unknown, so that references without client ids keep their fingerprint.
     kind = view.correlation
+    if view.periods:
+        content["periods"] = view.periods
     return content if kind is None else content | {CORRELATION: to_plain(kind)}
 
 
@@ -174,7 +178,10 @@ def _parse_view(encoder: Encoder, fields: dict[str, Any], columns: tuple[str, ..
     kind = fields.get(CORRELATION)
     correlation = None if kind is None else read_fields(Correlation, kind)
     mass = np.append(mass, _number(fields["other"]))
-    return View(Domain(encoder, codes), mass, correlation, columns)
+    periods = fields.get("periods", "")
+    if periods != "":
+        ClientCounts.read(periods)
+    return View(Domain(encoder, codes), mass, correlation, columns, periods)
 
 
 def _parse_codes(encoder: Encoder, places: Sequence[Any]) -> Ints:

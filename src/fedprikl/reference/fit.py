@@ -3,12 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.reference.client_counts import ClientCounts
 from fedprikl.reference.columns import (
     OUT_OF_DOMAIN,
     Bins,
@@ -45,24 +47,32 @@ from fedprikl.reference.views import View
 
 Rows = Mapping[str, Values]  # some of them, column by column
 MakeView = Callable[[Table], ViewKind]
+Every = Literal["day", "week", "month", "quarter"]  # period of a reference
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
 NEARLY, SHOWN, REMEMBERED = 0.9, 5, 1000
 TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
 MANY = 4096  # combinations that are never too many
 CROWDED = 0.5  # combinations per record
+DAY = 86_400_000_000  # microseconds
+NO_TIME = -1
 
 
 def compared_columns(
-    source: Source, columns: Sequence[str] | None, forced: set[str], clients: str | None
+    source: Source,
+    columns: Sequence[str] | None,
+    forced: set[str],
+    clients: str | None,
+    times: str | None = None,
 ) -> list[str]:
-    """The columns that make up a cell: those named, or all but the clients' ids."""
+    """The columns that make up a cell: those named, or all but the clients' ids and the times."""
     if columns is not None and clients in columns:
         raise InvalidInputError(
             f"Column {clients!r} holds the clients' ids, so it cannot be compared. Leave it out of "
             "the columns."
         )
-    names = [name for name in source.names if name != clients] if columns is None else [*columns]
-    wanted = names if clients is None else [*names, clients]
+    others = [name for name in source.names if name not in (clients, times)]
+    names = others if columns is None else [*columns]
+    wanted = [*names, *(name for name in (clients, times) if name is not None)]
     source.require([*wanted, *sorted(forced)])
     stray = sorted(forced - set(names))
     if stray:
@@ -243,6 +253,37 @@ def _present(value: Any, gaps: Gaps) -> Simple:
     return None if gaps.hold(found) else found
 
 
+@dataclass(frozen=True, slots=True)
+class ReferenceTimes:
+    """Which period of the reference each of its rows belongs to, by a column of times (UTC).
+
+    >>> weeks = ReferenceTimes("when", "week")
+    >>> weeks.periods(["2027-01-03", "2027-01-04", "2027-01-10T23:59:59", None]).tolist()
+    [2974, 2975, 2975, -1]
+    """
+
+    column: str
+    every: Every = "week"
+
+    def __post_init__(self) -> None:
+        if self.every not in get_args(Every):
+            raise InvalidInputError(
+                f"Periods of a reference are a day, week, month or quarter, got {self.every!r:.40}."
+            )
+
+    def periods(self, values: Values) -> Ints:
+        """The number of each row's period, from one in 1970; -1 without a time."""
+        moments = [instant(simple(value)) for value in value_list(values)]
+        known = np.array([moment is not None for moment in moments])
+        days = np.array([(moment or 0) // DAY for moment in moments], dtype=np.int64)
+        if self.every in ("month", "quarter"):
+            months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+            found = months // (3 if self.every == "quarter" else 1)
+        else:
+            found = days if self.every == "day" else (days + 3) // 7  # 1970 began on a Thursday
+        return np.where(known, found, NO_TIME)
+
+
 def fit_views(
     table: Table,
     chunks: Iterable[Rows],
@@ -251,6 +292,7 @@ def fit_views(
     pairs: Sequence[Sequence[str]] = (),
     views: Sequence[MakeView] = (),
     joint: bool | None = None,
+    times: ReferenceTimes | None = None,
 ) -> tuple[View, tuple[View, ...]]:
     """The whole and the views of all rows, in one reading.
 
@@ -268,15 +310,15 @@ def fit_views(
     if joint:
         check_size(table.size)
     wholes = [_ViewFit(table)] if table.size <= MAX_CODES and joint is not False else []
-    rows = _Rows(table, clients)
-    for holders, levels in rows.read(chunks):
+    rows = _Rows(table, clients, times)
+    for holders, periods, levels in rows.read(chunks):
         for view in (*wholes, *fits):
-            view.add(holders, levels)
+            view.add(holders, periods, levels)
     ranks = rows.ranks()
-    found = tuple(view.fitted(ranks) for view in fits)
+    found = tuple(view.fitted(ranks, timed=times is not None) for view in fits)
     for whole in wholes:
         if joint or not fits or whole.occurring <= max(MANY, CROWDED * rows.number):
-            return whole.fitted(ranks), found
+            return whole.fitted(ranks, timed=times is not None), found
     return View(Domain(table, np.zeros(0, dtype=np.int64)), np.array([float(rows.number)])), found
 
 
@@ -294,17 +336,17 @@ def check_pairs(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[tu
 
 
 class _Rows:
-    """Reads rows: the number of the client and the level in each column, of every row."""
+    """Reads rows: the number of the client, the period and the level in each column, of each."""
 
-    def __init__(self, table: Table, clients: str | None) -> None:
+    def __init__(self, table: Table, clients: str | None, times: ReferenceTimes | None) -> None:
         self._read, self._gaps = table.reader(), Gaps.of(table.missing)
-        self._clients = clients
+        self._clients, self._times = clients, times
         self._numbers: dict[str, int] = {}  # of the clients, in the order of their first record
         self.number = 0
 
-    def read(self, chunks: Iterable[Rows]) -> Iterator[tuple[Ints, Levels]]:
-        """All rows; those without a client are named in an error at the end."""
-        nameless, numbers = 0, self._numbers
+    def read(self, chunks: Iterable[Rows]) -> Iterator[tuple[Ints, Ints, Levels]]:
+        """All rows; those without a client or a time are named in an error at the end."""
+        nameless, timeless, numbers = 0, 0, self._numbers
         for chunk in chunks:
             levels = self._read(chunk)
             if any(np.any(of_column == OUT_OF_DOMAIN) for of_column in levels.values()):
@@ -315,8 +357,17 @@ class _Rows:
                 ids = [text_of(value) for value in values]  # 1, 1.0 and "1" are one client
                 nameless += ids.count(None)
                 holders[:] = [0 if i is None else numbers.setdefault(i, len(numbers)) for i in ids]
+            periods = np.zeros_like(holders)
+            if self._times is not None:
+                periods = self._times.periods(chunk[self._times.column])
+                timeless += int(np.count_nonzero(periods == NO_TIME))
             self.number += len(holders)
-            yield holders, levels
+            yield holders, periods, levels
+        if timeless and self._times is not None:
+            raise InvalidInputError(
+                f"{timeless:,} rows of column {self._times.column!r} have no time. Fill them with "
+                "times like 2027-01-04 or 2027-01-04T09:30:00, or remove these rows."
+            )
         if nameless:
             raise InvalidInputError(
                 f"{nameless:,} rows of column {self._clients!r} name no client. Fill them, or "
@@ -334,39 +385,59 @@ class _Rows:
 
 
 class _ViewFit:
-    """How many rows each (client, code) of a view has; what is distinct is kept."""
-
-    AT_ONCE = 2**16
+    """A view: how many rows each code has, by client and by period."""
 
     def __init__(self, encoder: Encoder, columns: tuple[str, ...] = ()) -> None:
         self._encoder, self._columns = encoder, columns
-        none = np.zeros(0, dtype=np.int64)
-        self._kept = none, none, none  # clients, codes, and the rows of each
-        self._waiting: list[tuple[Ints, Ints]] = []
+        self._by_client, self._by_period = _Pairs(), _Pairs()
 
-    def add(self, holders: Ints, levels: Levels) -> None:
-        self._waiting.append((holders, self._encoder.codes(levels)))
-        # Merged whenever as much waits as is kept: the cost stays in proportion to the rows.
-        if sum(len(codes) for _, codes in self._waiting) > max(self.AT_ONCE, len(self._kept[0])):
-            self._merge()
+    def add(self, holders: Ints, periods: Ints, levels: Levels) -> None:
+        codes = self._encoder.codes(levels)
+        self._by_client.add(holders, codes)
+        self._by_period.add(periods, codes)
 
     @property
     def occurring(self) -> int:
         """How many codes occur."""
-        self._merge()
-        return len(_distinct(self._kept[1])[0])
+        return len(_distinct(self._by_client.found()[1])[0])
 
-    def fitted(self, ranks: Ints | None) -> View:
-        """The view; `ranks` are the places of the clients."""
-        self._merge()
-        holder, code, held = self._kept
+    def fitted(self, ranks: Ints | None, *, timed: bool) -> View:
+        """The view; `ranks` are the places of the clients, `timed` says that rows have times."""
+        holder, code, held = self._by_client.found()
         seen, place = _distinct(code)
         mass: Floats = np.bincount(place, weights=held).astype(np.float64)
-        kind = None
+        kind, periods = None, ""
         if ranks is not None:
             cells = np.arange(len(seen))
             kind = Correlation.of_pairs(ranks[holder], place, held.astype(np.float64), cells)
-        return View(Domain(self._encoder, seen), np.append(mass, 0.0), kind, self._columns)
+        if timed:
+            when, code, held = self._by_period.found()
+            _, number = np.unique(when, return_inverse=True)
+            periods = ClientCounts(number, _distinct(code)[1], held).write()
+        domain = Domain(self._encoder, seen)
+        return View(domain, np.append(mass, 0.0), kind, self._columns, periods)
+
+
+class _Pairs:
+    """How many rows each pair of a holder (client, period) and a code has; what is distinct."""
+
+    AT_ONCE = 2**16
+
+    def __init__(self) -> None:
+        none = np.zeros(0, dtype=np.int64)
+        self._kept = none, none, none  # holders, codes, and the rows of each
+        self._waiting: list[tuple[Ints, Ints]] = []
+
+    def add(self, holders: Ints, codes: Ints) -> None:
+        self._waiting.append((holders, codes))
+        # Merged whenever as much waits as is kept: the cost stays in proportion to the rows.
+        if sum(len(codes) for _, codes in self._waiting) > max(self.AT_ONCE, len(self._kept[0])):
+            self._merge()
+
+    def found(self) -> tuple[Ints, Ints, Ints]:
+        """Holders, codes in increasing order for each, and the rows of each pair."""
+        self._merge()
+        return self._kept
 
     def _merge(self) -> None:
         holders, codes = zip(*self._waiting, strict=True) if self._waiting else ((), ())

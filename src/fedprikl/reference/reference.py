@@ -23,7 +23,14 @@ from fedprikl.reference.domain import (
     all_codes,
     read_levels,
 )
-from fedprikl.reference.fit import compared_columns, fit_table, fit_views, public_rows
+from fedprikl.reference.fit import (
+    Every,
+    ReferenceTimes,
+    compared_columns,
+    fit_table,
+    fit_views,
+    public_rows,
+)
 from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 from fedprikl.reference.views import View, check_views
@@ -68,6 +75,8 @@ class Reference:
         pairs: Sequence[tuple[str, str]] = (),
         views: Sequence[Callable[[Table], ViewKind]] = (),
         joint: bool | None = None,
+        times: str | None = None,
+        periods: Every = "week",
         note: Callable[[str], None] = lambda _: None,
     ) -> "Reference":
         """Pi of public rows: a data frame (pandas, polars, pyarrow, ...), or any other `Source`.
@@ -76,8 +85,10 @@ class Reference:
         more than `bins` distinct values are cut at their quantiles, unless listed in `categorical`;
         all others are categories. Each combination of levels that occurs becomes a cell.
         `clients` names a column of client ids, which is not compared but shows how correlated
-        one client's records are. `missing` are the texts that stand for a gap, here and at clients;
-        `note` is called with remarks on columns that look odd.
+        one client's records are. `times` names a column of times: a series then takes differences
+        that the `periods` of the reference have among themselves (day, week, month or quarter) for
+        ordinary; by default it is not compared. `missing` are the texts that stand for a gap, here
+        and at clients; `note` is called with remarks on columns that look odd.
 
         With several columns, each is a view of its own, and so is each of the `pairs` of columns.
         `views` make views of other kinds from the table (`ViewKind`).
@@ -99,8 +110,9 @@ class Reference:
             if isinstance(given, str):  # its letters would be taken one by one
                 raise InvalidInputError(f"Give a list: {option}=[{given!r:.40}].")
         source, forced = data if isinstance(data, Source) else FrameSource(data), set(categorical)
-        names = compared_columns(source, columns, forced, clients)
-        rows = partial(public_rows, source, names if clients is None else [*names, clients])
+        names = compared_columns(source, columns, forced, clients, times)
+        more = [name for name in (clients, times) if name is not None]
+        rows = partial(public_rows, source, [*names, *more])
         table = fit_table(
             names,
             rows,
@@ -110,7 +122,10 @@ class Reference:
             texts=source.texts,
             note=note,
         )
-        return cls(*fit_views(table, rows(), clients, pairs=pairs, views=views, joint=joint))
+        when = None if times is None else ReferenceTimes(times, periods)
+        return cls(
+            *fit_views(table, rows(), clients, pairs=pairs, views=views, joint=joint, times=when)
+        )
 
     @classmethod
     def fit_images(

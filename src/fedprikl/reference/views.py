@@ -39,6 +39,7 @@ class View:
     mass: Floats  # per cell, out of the domain last
     correlation: Correlation | None = None  # of one client's records, if the data had client ids
     columns: tuple[str, ...] = ()  # what it is of, and what a plan calls it; (): all of a record
+    periods: str = ""  # records per period and cell, as `ClientCounts` writes them; "": not known
 
     def __post_init__(self) -> None:
         mass = np.asarray(self.mass, dtype=np.float64)
@@ -101,8 +102,9 @@ class View:
         the reference, records of one client are taken as unrelated.
 
         >>> from fedprikl.reference import Reference
-        >>> Reference.from_counts([500, 500]).whole.spread(clients=[10])
-        Spread(clients=(10,), correlation=None, counted=1000, discount=0.0, per_client=None)
+        >>> spread = Reference.from_counts([500, 500]).whole.spread(clients=[10])
+        >>> spread.clients, spread.counted
+        ((10,), 1000)
         """
         kind, discount = self.correlation, 0.0
         if self.counted:
@@ -113,6 +115,7 @@ class View:
             counted=self.counted,
             discount=discount,
             per_client=per_client,
+            periods=self.periods,
         )
 
     def design_effect(self, *, clients: int, records: int) -> float:
@@ -197,6 +200,7 @@ class Spread:
     counted: int = 0  # N_reference
     discount: float = 0.0
     per_client: int | None = None  # records that each client contributes; None: all it holds
+    periods: str = ""  # what the reference's periods hold: how much they differ is ordinary
 
     def __post_init__(self) -> None:
         for clients in self.clients:
