@@ -36,6 +36,7 @@ class JudgedView:
     period_exceeds: bool  # the statistic is above the period's threshold
     cumulative_exceeds: bool
     shortest: int  # counted periods of the shortest window above its threshold, 1: alone; 0: none
+    tolerated: bool = False  # it differs, by less than the plan says matters
     sizes: tuple[Answer, ...] = ()  # how large the drift of this period alone is
 
     @property

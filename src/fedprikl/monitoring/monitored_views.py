@@ -40,6 +40,7 @@ class MonitoredView:
     scores: tuple[Score, ...] = (view_score("kl"), view_score("tv"))  # sizes that are shown
     spread: Spread | float = 1.0
     error: Floats | None = None  # per cell, and of the out-of-domain share last (not divided by Pi)
+    tolerance: float = 0.0  # total variation up to which a drift does not matter
 
     def __post_init__(self) -> None:
         if self.points.batches != 1:
@@ -167,6 +168,7 @@ def monitored_views(plan: Plan, reference: Reference) -> tuple[MonitoredView, ..
         for view in asked_views(plan, reference)
     )
     effect, number = plan.verdict.design_effect, plan.stated_unit[1]
+    found = [replace(each, tolerance=plan.verdict.tolerance(each.name)) for each in found]
     if effect is not None:
         return tuple(replace(each, spread=effect) for each in found)
     return tuple(_contributing(each, number) for each in found)

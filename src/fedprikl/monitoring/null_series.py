@@ -134,7 +134,7 @@ class NullCase:
     def _key(self) -> tuple[object, ...]:
         view = self.view
         error = b"" if view.error is None else view.error.tobytes()
-        law = view.pi.tobytes(), view.points.cells.tobytes(), view.spread, error
+        law = view.pi.tobytes(), view.points.cells.tobytes(), view.spread, error, view.tolerance
         series = self.periods, self.judged, self.series
         return *law, self.records, self.clients, self.noise, *series
 
@@ -169,6 +169,7 @@ class ViewNull:
     """
 
     windows: dict[int, tuple[tuple[SmoothTail, ...], ...]]  # per length, world and grouping
+    variations: dict[int, tuple[SmoothTail, ...]]  # of total variations, where one is tolerated
     largest: tuple[tuple[SmoothTail, ...], ...]  # of the period test, of the cumulative test
     series: int
 
@@ -182,6 +183,10 @@ class ViewNull:
         ]
         depth = np.min(found, axis=0) - math.log(len(values))
         return np.asarray(np.maximum(depth, LEAST_DEPTH))
+
+    def least_variation(self, length: int, depth: float) -> float:
+        """What the total variation of a window exceeds as rarely without drift, in any world."""
+        return max(tail.threshold(depth) for tail in self.variations[length])
 
     def chance(self, test: int, depth: float) -> float:
         """That the largest depth of a test exceeds this, in the worst world."""
@@ -211,7 +216,14 @@ def simulate_null(case: NullCase) -> ViewNull:
         length: tuple(tuple(_tail(z.ravel()) for z in world[length]) for world in worlds)
         for length in case.lengths
     }
-    null = ViewNull(windows, ((), ()), case.series)
+    variations = {
+        length: tuple(SmoothTail.of(world[length][-1].ravel()) for world in worlds)
+        for length in (case.lengths if case.view.tolerance else ())
+    }
+    if case.view.tolerance:  # stands behind the groupings
+        windows = {n: tuple(tails[:-1] for tails in each) for n, each in windows.items()}
+        worlds = [{n: values[:-1] for n, values in world.items()} for world in worlds]
+    null = ViewNull(windows, variations, ((), ()), case.series)
     largest = tuple(
         tuple(_largest(null, world, lengths, case.judged) for world in worlds if lengths)
         for lengths in (case.lengths[:1], case.lengths[1:])
@@ -235,7 +247,10 @@ def _largest(
 
 
 def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
-    """Statistics of windows of every length: (groupings, series, windows ending in L - 1, ...)."""
+    """Statistics of windows of every length: (groupings, series, windows ending in L - 1, ...).
+
+    Where a total variation is tolerated, that of the windows comes last.
+    """
     groupings = case.view.groupings
     found: dict[int, list[Floats]] = {length: [] for length in case.lengths}
     laws = {
@@ -246,8 +261,24 @@ def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
         seen = [_tolerated(grouping, case, grouping.sums(total), rng) for grouping in groupings]
         for length in found:
             z = [law(_windows(sums, length)) for law, sums in zip(laws[length], seen, strict=True)]
+            if case.view.tolerance:
+                window = _windows(total, length)
+                z.append(total_variation(window, case.view.shares, length * case.records))
             found[length].append(np.array(z))
     return {length: np.concatenate(parts, axis=1) for length, parts in found.items()}
+
+
+def total_variation(counts: Floats, shares: Floats, records: Floats | float) -> Floats:
+    """Of the noisy counts of N records, out of the domain last, and of what they should be.
+
+        T = 1/2 sum_x | h_x / N - Pi_x |
+
+    By the triangle inequality T is at most the true total variation plus what T is without drift:
+    so T beyond a tolerance plus a high quantile of that shows a drift beyond the tolerance,
+    whatever cells it is in.
+    """
+    seen = counts / np.asarray(records, dtype=np.float64)[..., None]
+    return np.asarray(np.abs(seen - shares).sum(axis=-1) / 2)
 
 
 def _windows(total: Floats, length: int) -> Floats:
@@ -260,12 +291,19 @@ def _windows(total: Floats, length: int) -> Floats:
 def _tolerated(
     grouping: Grouping, case: NullCase, total: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Running sums with a lasting deviation of `TOLERATED` nats, all of which the grouping sees."""
-    shares = grouping.sums(case.view.shares)
+    """Running sums with a lasting deviation of `TOLERATED` nats, all of which the grouping sees.
+
+    Of every second series it is spread over all cells, and of the others in one of them, which
+    gains what all others lose.
+    """
+    shares, series = grouping.sums(case.view.shares), len(total)
     if grouping.kind == "out_of_domain":
-        shift = TOLERATED * np.abs(rng.standard_normal((len(total), 1)))
+        shift = TOLERATED * np.abs(rng.standard_normal((series, 1)))
     else:
-        direction = rng.standard_normal((len(total), len(shares)))
+        direction = rng.standard_normal((series, len(shares)))
+        one = rng.integers(0, len(shares), series)[1::2]
+        direction[1::2] = np.arange(len(shares)) == one[:, None]
+        direction[1::2] /= np.maximum(shares[one], 1e-300)[:, None]
         direction -= (direction @ shares)[:, None] / shares.sum()
         size = np.maximum(direction**2 @ shares, 1e-300)
         shift = direction * shares * np.sqrt(2 * TOLERATED / size)[:, None]

@@ -15,6 +15,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
@@ -40,6 +41,7 @@ from fedprikl.monitoring.null_series import (
     null_cases,
     simulate_null,
     simulation_error,
+    total_variation,
 )
 from fedprikl.reference import QueryPoints, Spread
 
@@ -137,6 +139,12 @@ class Watched:
             )
             found.append(law.take(which.ravel())(grouping.sums(counts)))
         return np.array(found)
+
+    def variations(self, first: Ints, last: Ints) -> Floats:
+        """The total variation of windows, with what noise and sampling add to it."""
+        counts = self.counts[last + 1] - self.counts[first]
+        records = self.sizes[last + 1, 0] - self.sizes[first, 0]
+        return total_variation(counts, self.view.shares, records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,42 +288,56 @@ def _judge(
         nulls, depths = _nulls(cases, rate / blocks)
         limits = normal_deviate(np.array(depths)).tolist()
         places = [place for place, other in enumerate(keys) if other == key]
+        # Any of so many total variations, in a year: the union bound.
+        tests = len(LENGTHS) * len(cases) * min(per_year, horizon)
         tested = [
-            _deviates(each, null, places) for each, null in zip(segment.views, nulls, strict=True)
+            _deviates(each, null, places, math.log(tests / rate))
+            for each, null in zip(segment.views, nulls, strict=True)
         ]
         for row, place in enumerate(places):
-            values = [(alone[row], over[:, row]) for alone, over in tested]
+            values = [(found_z[:, row], beyond[:, row]) for found_z, beyond in tested]
             found[place] = _period(segment, place, values, limits)
     return [found[place] for place in range(len(keys))]
 
 
-def _deviates(watched: Watched, null: ViewNull, places: Sequence[int]) -> tuple[Floats, Floats]:
-    """Of windows that end at these places: the period's own (places), all longer (lengths, places).
+def _deviates(
+    watched: Watched, null: ViewNull, places: Sequence[int], depth: float
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Of windows that end at these places, (lengths, places): how far they are from no drift, and
+    whether that is beyond what is tolerated.
 
-    -inf where a window would begin before the segment.
+    -inf where a window would begin before the segment. `depth` is how rarely a total variation
+    that is tolerated may be taken for more.
     """
-    ends = np.array(places)
+    ends, tolerance = np.array(places), watched.view.tolerance
     found = np.full((len(LENGTHS), len(ends)), -np.inf)
+    beyond = np.ones(found.shape, dtype=np.bool_)
     for row, length in enumerate(LENGTHS):
         fits = ends + 1 >= length
         if length in null.windows and fits.any():
-            values = watched.statistics(ends[fits] + 1 - length, ends[fits])
+            first, last = ends[fits] + 1 - length, ends[fits]
+            values = watched.statistics(first, last)
             found[row, fits] = normal_deviate(null.depth(length, values))
-    return found[0], found[1:]
+            if tolerance:
+                limit = tolerance + null.least_variation(length, depth)
+                beyond[row, fits] = watched.variations(first, last) > limit
+    return found, beyond
 
 
 def _period(
     segment: Segment,
     place: int,
-    values: Sequence[tuple[float, Floats]],
+    values: Sequence[tuple[Floats, npt.NDArray[np.bool_]]],
     limits: Sequence[float],
 ) -> JudgedPeriod:
     period_limit, window_limit = limits
     views = []
-    for watched, (alone, over) in zip(segment.views, values, strict=True):
+    for watched, ((alone, *longer), beyond) in zip(segment.views, values, strict=True):
+        over = np.array(longer)
         best = int(np.argmax(over))
         known = bool(np.isfinite(over[best]))
-        above = np.append(alone > period_limit, over > window_limit)
+        differs = np.append(alone > period_limit, over > window_limit)
+        above = differs & beyond
         views.append(
             JudgedView(
                 name=watched.view.name,
@@ -325,6 +347,7 @@ def _period(
                 period_exceeds=bool(above[0]),
                 cumulative_exceeds=bool(above[1:].any()),
                 shortest=LENGTHS[int(np.argmax(above))] if above.any() else 0,
+                tolerated=bool(differs.any() and not above.any()),
             )
         )
     return JudgedPeriod(

@@ -128,6 +128,8 @@ class VerdictRules:
     threshold: float | None = None  # in the unit of the divergence; drawn into the report
     control: Control = "family"
     false_discovery: float = 0.1  # share of cells called shifted that have not
+    tolerate: float = 0.0  # total variation up to which a drift does not matter, in every view
+    tolerate_columns: tuple[tuple[str, float], ...] = ()  # the same of single columns, by name
 
     def __post_init__(self) -> None:
         check_false_alarm(self.false_alarm)
@@ -137,6 +139,20 @@ class VerdictRules:
         if self.threshold is not None:
             check_finite(self.threshold, "threshold")
         check_open_unit(self.false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
+        for tolerance in (self.tolerate, *(each for _, each in self.tolerate_columns)):
+            if not 0 <= check_finite(tolerance, "tolerate") < 1:
+                raise InvalidInputError(
+                    "What is tolerated is a total variation from 0 to under 1, like 0.05: the "
+                    "share of records that would have to move."
+                )
+
+    def tolerance(self, name: str) -> float:
+        """The total variation up to which a drift of this view does not matter.
+
+        >>> VerdictRules(tolerate=0.05, tolerate_columns=(("age", 0.1),)).tolerance("age")
+        0.1
+        """
+        return dict(self.tolerate_columns).get(name, self.tolerate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
