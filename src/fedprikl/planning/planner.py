@@ -19,6 +19,7 @@ import numpy as np
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.planning.budget import (
     afforded,
     fitted,
@@ -75,6 +76,7 @@ COHORT: dict[Trust, int] = {  # clients of a secure sum
 TV = (0.1, 0.25, 0.5)  # shares of the columns' part that are tried
 LOST = 1.0  # nats: for a kind of drift that is not found, however large
 CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
+SAMPLES = 20  # populations without drift, for the mean of their divergence
 
 
 def plan_round(
@@ -225,22 +227,28 @@ def plan_round(
 def _fewest(planned: Sequence[PlannedRound], close: float) -> PlannedRound:
     """Of plans for ever fewer records of each client, the last that is nearly as good as the best.
 
-    By the worse of its error and its smallest drifts, each beside the best of all: within the
-    factor `close` of the best. More records of each client make both hardly smaller, because the
-    noise grows with them; but they leave more clients short, and no forecast knows how many.
+    By its largest regret: an error at some drift, or the smallest drift, over the best of all.
+    Nearly as good is within the factor `close` of the least regret. Fewer records of each client
+    leave fewer clients short, and no forecast knows how many are.
     """
-    errors = [each.error for each in planned]
-    drifts = [_typical_drift(each) for each in planned]
-    pairs = zip(errors, drifts, strict=True)
-    worse = [max(error / min(errors), drift / min(drifts)) for error, drift in pairs]
-    limit = close * (1 + TIE) * min(worse)
-    return [each for each, ratio in zip(planned, worse, strict=True) if ratio <= limit][-1]
+    losses = np.array([_losses(each) for each in planned])
+    regrets = (losses / losses.min(axis=0)).max(axis=1)
+    return planned[int(np.flatnonzero(regrets <= close * (1 + TIE) * regrets.min())[-1])]
 
 
-def _typical_drift(planned: PlannedRound) -> float:
-    """The smallest drift that is found, over all kinds; of columns alone, in a typical column."""
+def _losses(planned: PlannedRound) -> list[float]:
+    """The errors at all drifts, and the smallest drift that is found, over all kinds.
+
+    Forecasts are of the drawn records. That these are a sample of what clients hold adds what the
+    divergence of a sample is without drift. Of columns alone, the error and drift of a typical one.
+    """
     sizes = list(planned.smallest_drifts.values()) or [planned.smallest_drift]
-    return typical_error([size or LOST for size in sizes])
+    drift = typical_error([size or LOST for size in sizes])
+    if (taken := planned.taken) is None:
+        return [planned.error, drift]
+    counts = taken.no_drift.counts(SAMPLES, public_simulation())
+    chance = float(taken.before_noise(counts, taken.score).mean())
+    return [*(case.error + max(0.0, chance) for case in planned.forecasts), drift]
 
 
 def _best_plan(
