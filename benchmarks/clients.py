@@ -9,6 +9,7 @@ smallest smooth drift that the default verdict finds (1% false alarms, 95% power
 trusted aggregator and with nobody trusted. `group` protects single records so well that the client
 with most records has the same epsilon: epsilon divided by the records it holds. `liars`: the
 furthest that 100 simulated attacks moved each answer, beside the bound that the plan states.
+`sizes`: false alarms where sizes are very unequal (`clients_sizes.py`).
 
 With `--data`, the folder of the digits, `stand-in` is 402,953 digits of 3,579 writers. Without it
 there is a domain like it, with as many clients.
@@ -22,12 +23,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from clients_liars import measure_liars
+from clients_sizes import AVERAGE, measure_sizes
 from power_default import FALSE_ALARM, Default
 from power_measures import smallest
 from power_worlds import domain, drifted, generator, skewed
@@ -48,20 +51,29 @@ EPSILON, DRIFT, ASKED = 1.0, 0.43, ("kl", "tv", "js")
 ATTACKS, POPULATIONS = 100, 400  # populations for each size of drift
 # KL error without drift and at the drift, and the smooth drift that is found: on the stand-in.
 BARS = {"none": 0.004, "smooth": 0.012, "smallest_drift": 0.01}
+MOST_ALARMS = 0.02  # the upper limit of false alarms for a stated 1%
 Row = dict[str, Any]
 
 
-def draw_records(population: Population, k: int, rng: np.random.Generator) -> Population:
+def draw_records(
+    population: Population, k: int, pi: Floats, rng: np.random.Generator
+) -> Population:
     """Exactly k records of every client, as `fedprikl.records.Draw` draws them.
 
-    A client with fewer repeats its own, each as often as the others or once more. One without
-    records is not there.
+    A client with fewer contributes all of them, and records of the reference for the rest.
     """
-    order = np.lexsort((rng.random(len(population.client)), population.client))
-    _, first, held = np.unique(population.client[order], return_index=True, return_counts=True)
-    place = first[:, None] + np.arange(k) % held[:, None]
-    kept = order[place.ravel()]
-    return replace(population, client=population.client[kept], cell=population.cell[kept])
+    order = np.lexsort((rng.random(population.records), population.client))
+    client, cell = population.client[order], population.cell[order]
+    held = np.bincount(client, minlength=population.clients)
+    first = np.cumsum(held) - held
+    own = np.arange(len(client)) - first[client] < k
+    short = np.repeat(np.arange(population.clients), np.maximum(0, k - held))
+    filled = np.searchsorted(np.cumsum(pi)[:-1], rng.random(len(short)), side="right")
+    return replace(
+        population,
+        client=np.concatenate([client[own], short]),
+        cell=np.concatenate([cell[own], filled]),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +166,7 @@ def _estimate(plan: Default, population: Population, rng: np.random.Generator) -
     points = plan.trust.draw_points(plan.pi, rng)
     counted = population
     if plan.plan.unit.kind == "client":
-        counted = draw_records(population, plan.plan.unit.records, rng)
+        counted = draw_records(population, plan.plan.unit.records, plan.pi, rng)
     dealt = rng.permutation(counted.clients) % points.batches
     batches = counted.histograms(dealt, points.batches)
     return plan.estimate(points, plan.opened(points, batches, rng), rng).value
@@ -229,7 +241,9 @@ def measure_equal(seed: int) -> list[Row]:
     return found
 
 
-def bars(cases: Sequence[Row], liars: Sequence[Row], equal: Sequence[Row]) -> list[Row]:
+def bars(
+    cases: Sequence[Row], liars: Sequence[Row], equal: Sequence[Row], sizes: Sequence[Row]
+) -> list[Row]:
     """What must hold, and whether it does."""
     found = []
     for case in cases:
@@ -247,6 +261,9 @@ def bars(cases: Sequence[Row], liars: Sequence[Row], equal: Sequence[Row]) -> li
     found.append(
         {"bar": "liars beyond the bound", "limit": 0, "value": len(over), "held": not over}
     )
+    upper = max(row["upper"] for row in sizes)
+    held = upper <= MOST_ALARMS
+    found.append({"bar": "false alarms", "limit": MOST_ALARMS, "value": upper, "held": held})
     same = equal[0]["values"] == equal[1]["values"]
     found.append({"bar": "k = 1 equals unit record", "limit": True, "value": same, "held": same})
     return found
@@ -270,6 +287,12 @@ def tasks(options: argparse.Namespace) -> list[tuple[str, Callable[[], list[Row]
     attacks = 20 if options.quick else ATTACKS
     found.append(("liars", partial(measure_liars, options.seed, attacks)))
     found.append(("equal", partial(measure_equal, options.seed)))
+    rounds = (2, 100) if options.quick else (40, 50)  # references, and populations of each
+    for spread, trust, dirichlet, k in product(
+        (1.5, 2.0), ("aggregator", "none"), (False, True), (None, AVERAGE // 2)
+    ):
+        task = partial(measure_sizes, spread, trust, dirichlet, k, options.seed, *rounds)
+        found.append(("sizes", task))
     return found
 
 
@@ -299,15 +322,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the stand-in only, few repetitions")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    found: dict[str, list[Row]] = {"cases": [], "liars": [], "equal": []}
+    found: dict[str, list[Row]] = {"cases": [], "liars": [], "equal": [], "sizes": []}
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         for key, rows in pool.map(_run, tasks(options)):
             found[key] += rows
-    result = found | {"bars": bars(found["cases"], found["liars"], found["equal"])}
+    result = found | {"bars": bars(**found)}
     if options.json:
         print(json.dumps({"seed": options.seed, **result}, indent=1))
         return
-    print(*(table(result[key]) for key in ("cases", "liars", "bars")), sep="\n\n")
+    print(*(table(result[key]) for key in ("cases", "liars", "sizes", "bars")), sep="\n\n")
 
 
 if __name__ == "__main__":

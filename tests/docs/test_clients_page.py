@@ -1,14 +1,15 @@
-"""docs/clients.md: its example runs, and draws vary as it says."""
+"""docs/clients.md: its example runs, and clients draw and fill up as it says."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedprikl.divergence import JS, KL, TV
 from fedprikl.records import Draw
 from fedprikl.records.counting import Randomness
 
@@ -25,25 +26,26 @@ def keys_in(order: Sequence[int]) -> Randomness:
     return lambda _: keys
 
 
-def variance(r: int, k: int, inside: int) -> Fraction:
-    """Of the drawn share of the first records, over all orders of the keys: exact."""
-    shares = []
-    for order in permutations(range(r)):
-        places = Draw(k, randomness=keys_in(order)).places(r)
-        shares.append(Fraction(int((places < inside).sum()), k))
-    mean = Fraction(sum(shares), len(shares))
-    assert mean == Fraction(inside, r)
-    return Fraction(sum((share - mean) ** 2 for share in shares), len(shares))
+@pytest.mark.parametrize(("r", "k"), [(2, 3), (4, 5), (4, 4), (5, 2), (5, 3)])
+def test_every_set_of_k_records_has_the_same_chance(r: int, k: int) -> None:
+    """Over all orders of the keys: exact. Of fewer than k records, all are drawn."""
+    orders = permutations(range(r))
+    drawn = Counter(
+        tuple(sorted(Draw(k, randomness=keys_in(order)).places(r).tolist())) for order in orders
+    )
+    assert set(drawn) == set(combinations(range(r), min(r, k)))
+    assert len(set(drawn.values())) == 1
 
 
-@pytest.mark.parametrize(("r", "k"), [(2, 3), (4, 5), (4, 6), (4, 7), (4, 8), (5, 13), (5, 2)])
-def test_draws_vary_as_the_page_says(r: int, k: int) -> None:
-    for inside in range(1, r):
-        p = Fraction(inside, r)
-        replaced = p * (1 - p) / k  # of draws with replacement
-        if r < k:
-            m = k % r
-            assert variance(r, k, inside) == p * (1 - p) * m * (r - m) / ((r - 1) * k**2)
-            assert variance(r, k, inside) <= replaced / 3
-        else:
-            assert variance(r, k, inside) == replaced * Fraction(r - k, r - 1)
+def test_a_drift_looks_smaller_by_what_is_filled_up() -> None:
+    """tv by the share itself, every other divergence by at least as much."""
+    rng = np.random.default_rng(1)
+    for share in (0.01, 0.2, 0.7):
+        pi, p = rng.dirichlet(np.ones(6), 2)
+        for divergence in (KL, TV, JS):
+            whole, seen = (
+                float(pi @ divergence.f(each / pi)) for each in (p, (1 - share) * p + share * pi)
+            )
+            assert seen <= (1 - share) * whole * (1 + 1e-9)
+            if divergence is TV:
+                assert seen == pytest.approx((1 - share) * whole)

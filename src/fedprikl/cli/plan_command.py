@@ -50,8 +50,13 @@ WANTED = {  # parameters of `plan_round`
         help="With --unit client: records that each client draws and contributes. Default: what "
         "is predicted best.",
     ),
+    "typical_records": typer.Option(
+        min=1,
+        help="With --unit client: most clients hold at least so many records. No more are drawn of "
+        "each. Default: half of the average, or fewer if the reference's client ids say so.",
+    ),
     "empty": "With --unit client: a client without records draws from the reference, or stays "
-    "away.",
+    "away. One with too few always fills up from the reference.",
     "aggregator": "Public key to seal answers to, from `fedprikl keys`; for federations.",
 }
 DAY = ["%Y-%m-%d"]
@@ -282,10 +287,11 @@ def _whom(plan: Plan) -> str:
             f"A client may hold up to {plan.sums.most_records:,} records (--most-records); one "
             "that holds more stays away."
         )
-    empty = "draws from the reference" if plan.unit.empty == "reference" else "stays away"
+    empty = "does so too" if plan.unit.empty == "reference" else "stays away"
     return (
         f"Protected: one client, with all it holds. Each draws {plan.unit.records:,} of its "
-        f"records (--per-client); one without records {empty} (--empty)."
+        "records (--per-client); one that holds fewer fills up with records of the reference, and "
+        f"one without records {empty} (--empty)."
     )
 
 

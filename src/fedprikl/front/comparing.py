@@ -83,8 +83,8 @@ def compare(
                                                                                  [alg:sys_tagg]
 
     Bad input raises before anything is counted or charged. Where the plan protects whole clients,
-    each draws exactly k of its records, afresh; those without records draw from the reference or
-    are left out, as the plan says.
+    each draws exactly k of its records, afresh; those with fewer fill up from the reference, and
+    those without any do so or are left out, as the plan says.
 
     If the process of an earlier call with this plan and ledger died after its noise was drawn, this
     call finishes that release and returns it: nothing is counted or charged. `notes` say so.

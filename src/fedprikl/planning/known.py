@@ -65,10 +65,11 @@ class Known:
             )
         if unit.kind == "client" and unit.records > 1:
             found.append(
-                f"Every client contributes {unit.records:,} records. One that holds fewer repeats "
-                "its own, which the false-alarm rate does not allow for: nearly all clients should "
-                "hold as many (--per-client). Every client weighs the same, so build the reference "
-                "from equally many records of each of its clients too."
+                f"Every client contributes {unit.records:,} records. One that holds fewer fills up "
+                "with records of the reference. That makes a drift look smaller, never larger, so "
+                "nearly all clients should hold as many (--typical-records, --per-client). Clients "
+                "that hold as many weigh the same, so build the reference from equally many "
+                "records of each of its clients too."
             )
         return tuple(found)
 

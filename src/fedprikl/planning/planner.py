@@ -19,6 +19,7 @@ import numpy as np
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.planning.budget import (
     afforded,
     fitted,
@@ -26,12 +27,19 @@ from fedprikl.planning.budget import (
     shared_over_time,
     split_budget,
 )
+from fedprikl.planning.client_sizes import ClientSizes
 from fedprikl.planning.design import EXPONENTS, DesignForecast, Spectrum, search_designs
 from fedprikl.planning.explain import column_reasons, plan_reasons, search_reasons
 from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.options import ReleaseOptions
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.simulated_round import LEAST_RATE, SimulatedRound, least, typical_error
+from fedprikl.planning.simulated_round import (
+    LEAST_RATE,
+    TIE,
+    SimulatedRound,
+    least,
+    typical_error,
+)
 from fedprikl.privacy import Calibrated, Unit
 from fedprikl.protocol.plan import (
     Budget,
@@ -48,8 +56,6 @@ from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import ScoredSum
 from fedprikl.reference import Reference
 
-TRIED = 3  # numbers of records a client, each half of the one before
-MOST = 1024  # of one client: more than these hardly differ
 ASK = ("kl", "tv", "js")  # about the whole, the size first
 COLUMNS = "columns"  # the question about every column
 SIZES = ("tv", "kl")  # of each column, read off its noisy counts
@@ -70,33 +76,7 @@ COHORT: dict[Trust, int] = {  # clients of a secure sum
 TV = (0.1, 0.25, 0.5)  # shares of the columns' part that are tried
 LOST = 1.0  # nats: for a kind of drift that is not found, however large
 CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
-
-
-def numbers_per_client(average: float) -> tuple[int, ...]:
-    """Numbers worth trying if a client holds so many records on average.
-
-    At most half of the average: a client that holds fewer repeats its records, which adds nothing.
-
-    >>> numbers_per_client(112), numbers_per_client(3), numbers_per_client(1)
-    ((56, 28, 14), (1,), (1,))
-    """
-    largest = min(MOST, int(average / 2))
-    return tuple(sorted({max(1, largest >> i) for i in range(TRIED)}, reverse=True))
-
-
-def check_per_client(number: int, average: float) -> int:
-    """Refuses more records than a client holds on average, before a plan with them takes minutes.
-
-    >>> check_per_client(20, 60.0)
-    20
-    """
-    if check_positive_int(number, "per_client") > (most := max(1, math.ceil(average))):
-        raise InvalidInputError(
-            f"Every client would contribute {number:,} records, and holds {most:,} on average: "
-            "repeating them adds noise and tells nothing more. Use at most "
-            f"{most:,} (--per-client; in Python: per_client), or leave it out for the best number."
-        )
-    return number
+SAMPLES = 20  # populations without drift, for the mean of their divergence
 
 
 def plan_round(
@@ -123,6 +103,7 @@ def plan_round(
     series: Series | None = None,
     unit: Unit = "record",
     per_client: int | None = None,
+    typical_records: int | None = None,
     empty: Empty = "reference",
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
@@ -142,8 +123,9 @@ def plan_round(
     `records` and `clients` are those of one release, the budget is that of one record over all
     releases, `false_alarm` is per year, and every cell is asked. `unit` says whom the budget
     protects: one "record", or one "client" with all it holds; then each client contributes
-    `per_client` records (default: what is predicted best), and one without records draws them from
-    the reference or stays away, as `empty` says. Cost: some seconds, whatever the domain.
+    `per_client` records (default: what is predicted best, and no more than the `typical_records`
+    that most clients hold). One that holds fewer fills up with records of the reference; one
+    without any does so or stays away, as `empty` says. Cost: some seconds, whatever the domain.
 
     Examples
     --------
@@ -159,7 +141,8 @@ def plan_round(
     """
     pi = Reference.of(reference)
     clients, records, releases, epsilon, delta = _plain(clients, records, releases, epsilon, delta)
-    payload, most_records, cohort, per_client = _plain(payload, most_records, cohort, per_client)
+    payload, most_records, cohort = _plain(payload, most_records, cohort)
+    per_client, typical_records = _plain(per_client, typical_records)
     skew, false_alarm, design_effect, threshold = _plain(
         skew, false_alarm, design_effect, threshold
     )
@@ -216,10 +199,10 @@ def plan_round(
     )
     known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or PAYLOAD, cohort)
     if unit == "record":
-        if per_client is not None or empty != "reference":
+        if (per_client, typical_records, empty) != (None, None, "reference"):
             raise InvalidInputError(
-                "`per_client` and `empty` belong to unit='client': a plan that protects single "
-                "records counts all of them."
+                "`per_client`, `typical_records` and `empty` belong to unit='client': a plan that "
+                "protects single records counts all of them."
             )
         return _best_plan(known, draft, payload, series)
     if most_records is not None:
@@ -227,9 +210,7 @@ def plan_round(
             "Where whole clients are protected, each contributes per_client records, however many "
             "it holds: leave out most_records."
         )
-    numbers = numbers_per_client(records / clients)
-    if per_client is not None:
-        numbers = (check_per_client(per_client, records / clients),)
+    sizes = ClientSizes.of(pi, records / clients, typical_records)
     planned = [
         _best_plan(
             replace(known, records=number * clients),
@@ -237,9 +218,37 @@ def plan_round(
             payload,
             series,
         )
-        for number in numbers
+        for number in sizes.numbers(per_client)
     ]
-    return least(planned, lambda each: each.error) if len(planned) > 1 else planned[0]
+    best = _fewest(planned, 1.0 if sizes.known else CLOSE) if len(planned) > 1 else planned[0]
+    return replace(best, reasons=(*best.reasons, sizes.reason(best.plan.contribution_bound)))
+
+
+def _fewest(planned: Sequence[PlannedRound], close: float) -> PlannedRound:
+    """Of plans for ever fewer records of each client, the last that is nearly as good as the best.
+
+    By its largest regret: an error at some drift, or the smallest drift, over the best of all.
+    Nearly as good is within the factor `close` of the least regret. Fewer records of each client
+    leave fewer clients short, and no forecast knows how many are.
+    """
+    losses = np.array([_losses(each) for each in planned])
+    regrets = (losses / losses.min(axis=0)).max(axis=1)
+    return planned[int(np.flatnonzero(regrets <= close * (1 + TIE) * regrets.min())[-1])]
+
+
+def _losses(planned: PlannedRound) -> list[float]:
+    """The errors at all drifts, and the smallest drift that is found, over all kinds.
+
+    Forecasts are of the drawn records. That these are a sample of what clients hold adds what the
+    divergence of a sample is without drift. Of columns alone, the error and drift of a typical one.
+    """
+    sizes = list(planned.smallest_drifts.values()) or [planned.smallest_drift]
+    drift = typical_error([size or LOST for size in sizes])
+    if (taken := planned.taken) is None:
+        return [planned.error, drift]
+    counts = taken.no_drift.counts(SAMPLES, public_simulation())
+    chance = float(taken.before_noise(counts, taken.score).mean())
+    return [*(case.error + max(0.0, chance) for case in planned.forecasts), drift]
 
 
 def _best_plan(

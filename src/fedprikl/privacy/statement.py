@@ -117,13 +117,13 @@ class PrivacyStatement:
             drawn = f"Each client contributed exactly {self.per_client:,} records, drawn at random"
             if self.away:
                 return (
-                    f"{drawn} from its own. Not protected: who takes part, and whether a client "
-                    "has any records. Those that have none stay away, so the number of records "
-                    "tells how many have."
+                    f"{drawn} from its own and, if they are too few, from the reference. Not "
+                    "protected: who takes part, and whether a client has any records. Those that "
+                    "have none stay away, so the number of records tells how many have."
                 )
             return (
-                f"{drawn} from its own, or from the reference if it has none, so the number of "
-                "records tells nothing about any client. Not protected: who takes part."
+                f"{drawn} from its own and, if they are too few, from the reference, so the number "
+                "of records tells nothing about any client. Not protected: who takes part."
             )
         more = " and more than k times delta" if self.delta else ""
         warning = ""

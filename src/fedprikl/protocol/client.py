@@ -339,6 +339,7 @@ class Client:
 
     Where the plan protects whole clients, the counts are those of exactly k drawn records
     (`draw_of`), or the client refuses: then the number of records it sends says nothing about it.
+    Of a client that holds fewer, some of the k are the reference's.
     A client without records refuses too if the plan lets such clients stay away. Whoever sees who
     takes part then sees who holds records, and so does everybody who is told N = k x clients: such
     a plan protects what a client's records are, not whether it has any.

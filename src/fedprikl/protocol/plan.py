@@ -84,7 +84,7 @@ class OneRecord:
 class WholeClient:
     """The budget protects a client with all it holds: it contributes `records` drawn ones."""
 
-    records: int  # k   that each client draws, no more and no fewer
+    records: int  # k   that each client draws; of the reference, as far as its own do not suffice
     empty: Empty = "reference"  # a client without records: draws of the reference, or stays away
     kind: Literal["client"] = "client"
 

@@ -27,16 +27,17 @@ class Draw:
     Of r records, a client draws
 
         r >= k    k of them, without replacement
-        r <  k    each floor(k / r) times, and k mod r of them once more, without replacement
-        r =  0    k records of the reference, or nothing if `empty` is "away"
+        r <  k    all of them, and k - r records x ~ Pi of the reference
+        r =  0    k records x ~ Pi of the reference, or nothing if `empty` is "away"
 
-    so that the counts of every client sum to k, whatever it holds. For r < k this has less sampling
-    noise than k draws with replacement. A record that cannot be read is a record.
+    so that the counts of every client sum to k, whatever it holds. No record is counted twice: if
+    nothing drifted and records are unrelated, so are all k. What is filled up makes a drift look
+    smaller, never larger. A record that cannot be read is a record.
 
     >>> len(set(Draw(20).places(800).tolist()))  # of 800 records, 20 different ones
     20
-    >>> sorted(Draw(6).places(3).tolist())  # each of three records twice
-    [0, 0, 1, 1, 2, 2]
+    >>> sorted(Draw(6).places(4).tolist()), Draw(6).missing(4)  # all of four, and two of Pi
+    ([0, 1, 2, 3], 2)
     """
 
     records: int  # k
@@ -56,10 +57,14 @@ class Draw:
         return Sample(self.records, width, self.randomness)
 
     def places(self, number: int) -> Ints:
-        """Which of `number` records are drawn: k places; none if there are no records."""
+        """Which of `number` records are drawn: k places, or all of them if they are fewer."""
         sample = self.sample(1)
         sample.offer(number, lambda places: places[:, None])
         return sample.drawn()[:, 0]
+
+    def missing(self, held: int) -> int:
+        """How many records of the reference fill up what a client with `held` records draws."""
+        return 0 if not held and self.empty == "away" else max(0, self.records - held)
 
 
 class Sample:
@@ -85,15 +90,8 @@ class Sample:
         self._rows = np.concatenate([self._rows[old], read(new)])
 
     def drawn(self) -> Ints:
-        """Exactly k rows; none if no record was offered.
-
-        In the order of their keys and, if they are fewer than k, again and again in that order: so
-        those that are drawn once more than others have the smallest keys.
-        """
-        if not len(self._keys):
-            return self._rows
-        order = np.argsort(self._keys, kind="stable")
-        return self._rows[np.resize(order, self._records)]
+        """The k rows; all of them if fewer were offered."""
+        return self._rows
 
 
 def draw_reference(
@@ -108,34 +106,38 @@ def draw_reference(
     whole = reference.whole
     cells = _draw(whole.mass, records, randomness)
     counts = np.bincount(cells, minlength=len(whole.mass)).astype(np.int64)
-    table = whole.domain.encoder
-    levels = table.levels(whole.domain.codes) if isinstance(table, Table) else {}
-    views, outside = [], int(counts[-1])
-    for view in reference.views:
-        place, size = view.domain.cells(levels), view.domain.size
-        found = _summed(place, counts[:-1], size)
-        if outside:
-            beyond = np.maximum(view.mass - _summed(place, whole.mass[:-1], size), 0.0)
-            found = found + np.bincount(_draw(beyond, outside, randomness), minlength=size)
-        views.append(found.astype(np.int64))
+    table, outside = whole.domain.encoder, int(counts[-1])
+    if not isinstance(table, Table):
+        return counts, []
+    inside = table.levels(whole.domain.codes[cells[cells < whole.domain.other]])
+    views = [view.domain.count(inside) for view in reference.views]
+    if outside:
+        levels = table.levels(whole.domain.codes)
+        for view, found in zip(reference.views, views, strict=True):
+            known = np.bincount(view.domain.cells(levels), whole.mass[:-1], view.domain.size)
+            beyond = np.maximum(view.mass - known, 0.0)
+            found += np.bincount(_draw(beyond, outside, randomness), minlength=len(beyond))
     return counts, views
 
 
 def draw_counts(counts: Ints, reference: Reference, draw: Draw) -> Ints:
     """The counts of k drawn records, of records per cell; for simulations.
 
-    As a client draws, also where it has no records. Which views a record is in, counts do not tell.
+    As a client draws, also where it has too few records. Which views a record is in, counts do not
+    tell.
 
     >>> pi = Reference.from_counts([5, 5])
     >>> int(draw_counts(np.array([500, 300, 0]), pi, Draw(20)).sum())
     20
-    >>> draw_counts(np.array([2, 1, 0]), pi, Draw(6)).tolist()  # each of the three twice
-    [4, 2, 0]
+    >>> drawn = draw_counts(np.array([2, 1, 1]), pi, Draw(6))  # all four, and two of the reference
+    >>> int(drawn.sum()), bool((drawn >= [2, 1, 1]).all()), int(drawn[2])
+    (6, True, 1)
     """
     cells = np.repeat(np.arange(len(counts)), counts)
-    if not cells.size and draw.empty == "reference":
-        return draw_reference(reference, draw.records, draw.randomness)[0]
-    return np.bincount(cells[draw.places(len(cells))], minlength=len(counts)).astype(np.int64)
+    drawn = np.bincount(cells[draw.places(len(cells))], minlength=len(counts)).astype(np.int64)
+    if missing := draw.missing(len(cells)):
+        drawn += draw_reference(reference, missing, draw.randomness)[0]
+    return drawn
 
 
 def _draw(mass: Floats, number: int, randomness: Randomness) -> Ints:
@@ -149,12 +151,6 @@ def _draw(mass: Floats, number: int, randomness: Randomness) -> Ints:
     last = int(np.flatnonzero(mass)[-1])  # a share just under 1 may be rounded up
     cells: Ints = np.minimum(found, last).astype(np.int64)
     return cells
-
-
-def _summed(place: Ints, weights: Ints | Floats, size: int) -> Floats:
-    """The weight in each cell of a view; exact for counts below 2^53."""
-    sums: Floats = np.bincount(place, weights=weights, minlength=size).astype(np.float64)
-    return sums
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -209,8 +205,8 @@ class CellReader:
         """h(x) for every cell x, and for every cell of every view: of all records, or of a draw.
 
         A draw is of whole records: the joint cell of each and its cells in all views belong
-        together. It sums to k everywhere. Without any record to draw from it is of the reference,
-        or empty where the client is to stay away.
+        together. It sums to k everywhere: records of the reference fill it up. It is empty where a
+        client without records is to stay away.
         """
         parts = self._read(chunks) if draw is None else self._drawn(chunks, draw)
         domains = [view.domain for view in (self.reference.whole, *self.reference.views)]
@@ -221,9 +217,11 @@ class CellReader:
             for of_view, domain in zip(counts, domains, strict=True):
                 of_view += domain.count(levels)
                 of_view[-1] += broken
+        if draw is not None and (missing := draw.missing(int(counts[0].sum()))):
+            whole, views = draw_reference(self.reference, missing, draw.randomness)
+            for of_view, filled in zip(counts, (whole, *views), strict=True):
+                of_view += filled
         whole, *views = counts
-        if draw is not None and draw.empty == "reference" and not whole.sum():
-            whole, views = draw_reference(self.reference, draw.records, draw.randomness)
         return RecordCounts(whole, unreadable, tuple(views))
 
     def _read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Levels, int]]:

@@ -1,0 +1,129 @@
+"""How many records each client contributes where whole clients are protected: k.
+
+A client that holds fewer fills up with records of the reference (`fedprikl.records.Draw`), which
+tell nothing about drift. So k is what most clients hold, as far as anybody knows.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from fedprikl.checks import check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.planning.explain import Reason
+from fedprikl.reference import Reference
+
+TRIED = 3  # numbers of records a client, each half of the one before
+MOST = 1024  # of one client: more than these hardly differ
+SHORT = 0.1  # the share of clients that may hold fewer than k, where the reference shows sizes
+
+
+def typical_size(average: float, variation: float, short: float = SHORT) -> float:
+    """What all clients but a share `short` hold, if sizes are lognormal.
+
+        average exp(z s - s^2 / 2),    s^2 = ln(1 + variation),    z the normal quantile of `short`
+
+    `variation` is the squared coefficient of variation of the sizes.
+
+    >>> [round(typical_size(100, variation), 1) for variation in (0.0, 1.0, 8.5)]
+    [100.0, 24.3, 4.7]
+    """
+    s = math.sqrt(math.log1p(variation))
+    return average * math.exp(NormalDist().inv_cdf(short) * s - s**2 / 2)
+
+
+def short_share(number: float, average: float, variation: float) -> float:
+    """The share of clients that hold fewer than `number` records: the inverse of `typical_size`.
+
+    >>> round(short_share(50, 100, 8.5), 3), short_share(50, 100, 0.0)
+    (0.613, 0.0)
+    """
+    s = math.sqrt(math.log1p(variation))
+    if s == 0:
+        return float(number > average)
+    return NormalDist().cdf(math.log(number / average) / s + s / 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSizes:
+    """What is known of how many records clients hold. Public.
+
+    The reference's clients tell how unequal sizes are, unless they were made equal on purpose.
+    """
+
+    average: float
+    variation: float | None = None  # squared coefficient of variation; None: nobody knows
+    typical: int | None = None  # what most clients hold at least, if the user said so
+
+    @classmethod
+    def of(cls, reference: Reference, average: float, typical: int | None = None) -> "ClientSizes":
+        """Sizes as unequal as those of the reference's clients, if it has ids."""
+        views = (reference.whole, *reference.views)
+        known = [view.correlation for view in views if view.correlation is not None]
+        variation = known[0].size_variation if known else 0.0
+        found = cls(average=average, variation=variation or None, typical=typical)
+        if typical is not None:
+            found.at_most_average(typical, "typical_records")
+        return found
+
+    @property
+    def known(self) -> bool:
+        """Whether anything says what most clients hold."""
+        return self.typical is not None or self.variation is not None
+
+    def numbers(self, asked: int | None = None) -> tuple[int, ...]:
+        """Numbers of records worth trying, the largest first; only the one that is asked for.
+
+        At most what most clients hold. Where nobody knows that, half of the average.
+
+        >>> ClientSizes(average=112).numbers(), ClientSizes(average=112, typical=20).numbers()
+        ((56, 28, 14), (20, 10, 5))
+        >>> ClientSizes(average=112, variation=8.5).numbers(), ClientSizes(average=1).numbers()
+        ((5, 2, 1), (1,))
+        """
+        if asked is not None and self.typical is not None:
+            raise InvalidInputError(
+                "`per_client` says how many records each client contributes, `typical_records` "
+                "how many at most. Give one of them."
+            )
+        if asked is not None:
+            return (self.at_most_average(asked, "per_client"),)
+        largest = self.average / 2
+        if self.typical is not None:
+            largest = self.typical
+        elif self.variation is not None:
+            largest = min(largest, typical_size(self.average, self.variation))
+        return tuple(
+            sorted({max(1, min(MOST, int(largest)) >> i) for i in range(TRIED)}, reverse=True)
+        )
+
+    def at_most_average(self, number: int, name: str) -> int:
+        """Refuses more records than a client holds on average, before a plan takes minutes.
+
+        >>> ClientSizes(average=60.0).at_most_average(20, "per_client")
+        20
+        """
+        if check_positive_int(number, name) > (most := max(1, math.ceil(self.average))):
+            option = name.replace("_", "-")
+            raise InvalidInputError(
+                f"Every client would contribute {number:,} records, and holds {most:,} on average: "
+                "records of the reference would fill up what is missing, and they tell nothing. "
+                f"Use at most {most:,} (--{option}; in Python: {name}), or leave it out for the "
+                "best number."
+            )
+        return number
+
+    def reason(self, number: int) -> Reason:
+        """Why each client contributes so many records, and how many clients have to fill up."""
+        why = f"clients hold {self.average:.3g} on average"
+        if self.typical is not None:
+            why = f"most clients hold at least {self.typical:,}, as was said"
+        if self.variation is None:
+            why += "; how many hold fewer, and fill up with records of the reference, is not known"
+        else:
+            short = short_share(number, self.average, self.variation)
+            why += (
+                f"; about {100 * short:.2g}% hold fewer, if sizes vary as in the reference: they "
+                "fill up with its records, so a drift looks smaller by that share at most"
+            )
+        return Reason("per_client", f"{number:,}", why)
