@@ -6,42 +6,17 @@ tell nothing about drift. So k is what most clients hold, as far as anybody know
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
+
+import numpy as np
 
 from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.explain import Reason
-from fedprikl.reference import Reference
+from fedprikl.reference import ClientCounts, Reference
 
 TRIED = 3  # numbers of records a client, each half of the one before
 MOST = 1024  # of one client: more than these hardly differ
 SHORT = 0.1  # the share of clients that may hold fewer than k, where the reference shows sizes
-
-
-def typical_size(average: float, variation: float, short: float = SHORT) -> float:
-    """What all clients but a share `short` hold, if sizes are lognormal.
-
-        average exp(z s - s^2 / 2),    s^2 = ln(1 + variation),    z the normal quantile of `short`
-
-    `variation` is the squared coefficient of variation of the sizes.
-
-    >>> [round(typical_size(100, variation), 1) for variation in (0.0, 1.0, 8.5)]
-    [100.0, 24.3, 4.7]
-    """
-    s = math.sqrt(math.log1p(variation))
-    return average * math.exp(NormalDist().inv_cdf(short) * s - s**2 / 2)
-
-
-def short_share(number: float, average: float, variation: float) -> float:
-    """The share of clients that hold fewer than `number` records: the inverse of `typical_size`.
-
-    >>> round(short_share(50, 100, 8.5), 3), short_share(50, 100, 0.0)
-    (0.613, 0.0)
-    """
-    s = math.sqrt(math.log1p(variation))
-    if s == 0:
-        return float(number > average)
-    return NormalDist().cdf(math.log(number / average) / s + s / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +27,7 @@ class ClientSizes:
     """
 
     average: float
-    variation: float | None = None  # squared coefficient of variation; None: nobody knows
+    relative: tuple[float, ...] = ()  # sizes in the reference over their mean; (): unknown
     typical: int | None = None  # what most clients hold at least, if the user said so
 
     @classmethod
@@ -60,8 +35,11 @@ class ClientSizes:
         """Sizes as unequal as those of the reference's clients, if it has ids."""
         views = (reference.whole, *reference.views)
         known = [view.correlation for view in views if view.correlation is not None]
-        variation = known[0].size_variation if known else 0.0
-        found = cls(average=average, variation=variation or None, typical=typical)
+        relative: tuple[float, ...] = ()
+        if known and known[0].size_variation:
+            sizes = ClientCounts.read(known[0].held).sizes
+            relative = tuple((sizes / sizes.mean()).tolist())
+        found = cls(average=average, relative=relative, typical=typical)
         if typical is not None:
             found.at_most_average(typical, "typical_records")
         return found
@@ -69,7 +47,7 @@ class ClientSizes:
     @property
     def known(self) -> bool:
         """Whether anything says what most clients hold."""
-        return self.typical is not None or self.variation is not None
+        return self.typical is not None or bool(self.relative)
 
     def numbers(self, asked: int | None = None) -> tuple[int, ...]:
         """Numbers of records worth trying, the largest first; only the one that is asked for.
@@ -78,8 +56,8 @@ class ClientSizes:
 
         >>> ClientSizes(average=112).numbers(), ClientSizes(average=112, typical=20).numbers()
         ((56, 28, 14), (20, 10, 5))
-        >>> ClientSizes(average=112, variation=8.5).numbers(), ClientSizes(average=1).numbers()
-        ((5, 2, 1), (1,))
+        >>> ClientSizes(average=112, relative=(0.1, 1.9)).numbers()
+        (11, 5, 2)
         """
         if asked is not None and self.typical is not None:
             raise InvalidInputError(
@@ -91,8 +69,9 @@ class ClientSizes:
         largest = self.average / 2
         if self.typical is not None:
             largest = self.typical
-        elif self.variation is not None:
-            largest = min(largest, typical_size(self.average, self.variation))
+        elif self.relative:
+            held = float(np.quantile(self.relative, SHORT, method="lower"))
+            largest = min(largest, self.average * held)
         return tuple(
             sorted({max(1, min(MOST, int(largest)) >> i) for i in range(TRIED)}, reverse=True)
         )
@@ -118,10 +97,10 @@ class ClientSizes:
         why = f"clients hold {self.average:.3g} on average"
         if self.typical is not None:
             why = f"most clients hold at least {self.typical:,}, as was said"
-        if self.variation is None:
+        if not self.relative:
             why += "; how many hold fewer, and fill up with records of the reference, is not known"
         else:
-            short = short_share(number, self.average, self.variation)
+            short = float(np.mean(self.average * np.array(self.relative) < number))
             why += (
                 f"; about {100 * short:.2g}% hold fewer, if sizes vary as in the reference: they "
                 "fill up with its records, so a drift looks smaller by that share at most"
