@@ -8,8 +8,9 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import TV, Score, Skew
 from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.outcome import Tolerance
 from fedprikl.estimation.statistic import scored_statistic
-from fedprikl.estimation.tolerance import Tolerance, counted_variation, judge_tolerance
+from fedprikl.estimation.tolerance import counted_variation, judge_tolerance
 from fedprikl.privacy import InsecureSeededNoise, Numbers, calibrate
 from fedprikl.reference import all_points
 

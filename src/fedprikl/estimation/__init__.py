@@ -8,6 +8,7 @@ from fedprikl.estimation.estimate import (
     Estimates,
     NoisyViews,
     answers_from_counts,
+    beside_counts,
     estimates_from_counts,
     noise_counts,
 )
@@ -19,6 +20,7 @@ from fedprikl.estimation.noisy_counts import (
     estimate_noisy_counts,
     sum_counts,
 )
+from fedprikl.estimation.outcome import JudgedStatistic, Verdict, VerdictOutcome
 from fedprikl.estimation.scoring import (
     BatchCounts,
     score_reach,
@@ -26,7 +28,7 @@ from fedprikl.estimation.scoring import (
     weighted_score,
 )
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
-from fedprikl.estimation.verdict import JudgedStatistic, Verdict, judge_columns, judge_together
+from fedprikl.estimation.verdict import judge_columns, judge_together
 
 __all__ = [
     "Answer",
@@ -41,7 +43,9 @@ __all__ = [
     "NoisyCounts",
     "NoisyViews",
     "Verdict",
+    "VerdictOutcome",
     "answers_from_counts",
+    "beside_counts",
     "cell_shares",
     "estimate_noisy_counts",
     "estimate_scored_sum",

@@ -10,42 +10,19 @@ quantile of that shows a drift beyond the tolerance, in whatever cells it is:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
+from fedprikl.estimation.outcome import Tolerance
 from fedprikl.estimation.statistic import Statistic
 from fedprikl.estimation.verdict import simulate_together, tail_of
 from fedprikl.reference import QueryPoints
 
 DRAWS = 4_000
 TV = "tv"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """A total variation that does not matter, and whether there is more than that.
-
-    >>> Tolerance(tolerated=0.05, value=0.09, threshold=0.07).beyond
-    True
-    """
-
-    tolerated: float
-    value: float  # T, with what noise and sampling add to it
-    threshold: float  # the tolerance, and what T is without drift, rarely exceeded
-
-    def __post_init__(self) -> None:
-        if not 0 < self.tolerated < 1:
-            raise InvalidInputError("What is tolerated is a total variation between 0 and 1.")
-
-    @property
-    def beyond(self) -> bool:
-        """Whether the drift is larger than what is tolerated."""
-        return self.value > self.threshold
 
 
 def counted_variation(points: QueryPoints, noisy: NoisyCounts) -> Statistic:

@@ -28,8 +28,13 @@ from fedprikl.estimation import (
     judge_columns,
     shifted_cells,
 )
+from fedprikl.estimation.estimate import clamped
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.estimation.statistic import Statistic
+from fedprikl.estimation.tolerance import TV, counted_variation, judge_tolerance
 from fedprikl.privacy import Head, Ledger, PrivacyStatement, total_epsilon
-from fedprikl.protocol.answering import Noised, counted_by_batch, explain, points_of
+from fedprikl.protocol.answering import Noised, counted_by_batch, explain, law_outside, points_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, ReleasedPeriod
@@ -80,16 +85,17 @@ def answer_columns(
     found = []
     for i, (view, held) in enumerate(zip(views, counted, strict=True)):
         verdict = verdicts[i] if verdicts else None
-        answers = or_none(partial(answers_from_counts, held, scores, mechanism=mechanism))
+        values = released.values_of(i)
+        read = partial(answers_from_counts, held, scores, mechanism=mechanism, values=values)
+        answers = or_none(read)
         marks = shifted[i] if shifted and verdict and verdict.drifted else np.zeros(view.size, int)
         found.append(
             ColumnAnswer(
                 columns=view.columns,
-                statistics=() if verdict is None else verdict.statistics,
+                verdict=verdict,
                 answers=answers or (),
                 cells=_cells(view, held, marks),
                 counts=held.noisy,
-                design_effect=None if verdict is None else verdict.design_effect,
             )
         )
     return tuple(found)
@@ -103,13 +109,40 @@ def _judge(
     clients: int,
 ) -> tuple[Verdict, ...]:
     """On all views together."""
-    columns, effect = [], plan.verdict.design_effect
+    columns = []
     for i, (view, held) in enumerate(zip(views, counted, strict=True)):
         (records,) = held.noisy.records
-        law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
+        law = law_outside(plan, view, held.points, clients=clients, records=records)
         columns.append((held.model, released.statistics(i, held.points, law)))
     rate, control = plan.false_alarm_of_each, plan.verdict.control
-    return judge_columns(columns, false_alarm=rate, control=control)
+    verdicts = judge_columns(columns, false_alarm=rate, control=control)
+    return tuple(
+        tolerant(
+            plan, verdict, view, held.model, released.values_of(i), held.noisy, rate / len(views)
+        )
+        for i, (verdict, view, held) in enumerate(zip(verdicts, views, counted, strict=True))
+    )
+
+
+def tolerant(
+    plan: Plan,
+    verdict: Verdict,
+    view: View,
+    model: NoDrift,
+    values: Sequence[Statistic],
+    noisy: NoisyCounts | None,
+    level: float,
+) -> Verdict:
+    """The verdict on a view, with what the plan tolerates; at this level."""
+    tolerated = plan.verdict.tolerance(view.name)
+    variations = [each for each in values if each.name == TV]
+    points = view.points()
+    if noisy is not None and len(noisy.records) == 1 and len(points) == len(noisy.counts):
+        variations.append(counted_variation(points, noisy))
+    return replace(
+        verdict,
+        tolerance=judge_tolerance(variations, model, tolerated=tolerated, level=level),
+    )
 
 
 def _shifted(plan: Plan, views: Sequence[View], counted: Sequence[CountedView]) -> list[Ints]:
@@ -180,13 +213,20 @@ class NoisedRound:
 
         `head` is that of the ledger with the reservation of the round.
         """
-        views = asked_views(plan, reference)
+        views, outside = asked_views(plan, reference), None
+        clients = sum(each.included for each in self.outcomes)
+        if self.points is not None:
+            records = sum(self.noised.records)
+            outside = law_outside(
+                plan, reference.whole, self.points, clients=clients, records=records
+            )
         estimates = explain(
             trust_of(plan),
             points_of(plan, reference, self.points),
             self.noised,
             [outcome.clients for outcome in self.outcomes],
             rng=_generator(self.simulation),
+            outside=outside,
         )
         verdict: Verdict | None = None
         no_drift: tuple[float | None, ...] = (None,) * len(estimates.each)
@@ -194,7 +234,12 @@ class NoisedRound:
             spread = plan.spread(reference.whole, counted_by_batch(plan, self.outcomes))
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
             verdict, no_drift = judged or (verdict, no_drift)
-        columns, clients = estimates.columns, sum(each.included for each in self.outcomes)
+            if verdict is not None and plan.verdict.tolerance(""):
+                values, rate = estimates.statistics, plan.false_alarm_of_each
+                model = NoDrift.of(values[0].points, values[0].records, spread)
+                noisy = estimates.noisy_counts
+                verdict = tolerant(plan, verdict, reference.whole, model, values, noisy, rate)
+        columns = estimates.columns
         return Release(
             round_id=self.round_id,
             request=self.request,
@@ -274,13 +319,13 @@ def _answers(
     return tuple(
         Answer(
             divergence=question.divergence,
-            value=found.value,
+            value=clamped(found.value, found.possible, None if limit is None else limit.printed),
             interval=None if limit is None else limit.printed,
             guaranteed=None if limit is None else limit.guaranteed,
             no_drift=typical,
             target=found.target,
             unit=found.unit,
-            mechanism=found.privacy.mechanism,
+            mechanism=found.mechanism or found.privacy.mechanism,
         )
         for question, found, limit, typical in zip(
             plan.about_whole, estimates.each, limits, no_drift, strict=True
