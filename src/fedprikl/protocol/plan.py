@@ -231,6 +231,7 @@ class Plan:
         self._check_views()
         self._check_releases()
         self._check_series()
+        self._check_tolerance()
         if self.unit.kind == "client" and self.unit.records > self.sums.most_records:
             raise InvalidInputError(
                 "A client contributes more records than most_records, the most of one client."
@@ -322,6 +323,19 @@ class Plan:
             raise InvalidInputError(
                 "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
                 "release='value'."
+            )
+
+    def _check_tolerance(self) -> None:
+        """What is tolerated can be told from what is released."""
+        names = [name for name, _ in self.verdict.tolerate_columns]
+        if len(set(names)) < len(names) or not set(names) <= {each.name for each in self.columns}:
+            raise InvalidInputError(
+                "A tolerance of one column names a column that is asked, and each once."
+            )
+        told = any(each.divergence == "tv" or each.release == "counts" for each in self.about_whole)
+        if self.verdict.tolerate and self.about_whole and not told:
+            raise InvalidInputError(
+                "A tolerance is a total variation, so ask about that too: --ask kl,tv."
             )
 
     def _check_series(self) -> None:
