@@ -37,7 +37,7 @@ from power_measures import (
     measure_series,
     measure_speed,
 )
-from power_tables import NAMES, TABLES, bars, write_docs
+from power_tables import NAMES, TABLES, bars, is_empty, write_docs
 from power_worlds import ALARMS, WRITERS
 
 EPSILONS, TRUSTS, UNITS = (1.0, 0.1), ("aggregator", "none"), ("record", "client")
@@ -69,7 +69,6 @@ QUICK_ALARMS = ("lognormal", "blocks, 300 ids, 60 clients", "sizes 1.5, ids")
 QUICK_GRID = (("lognormal", 30, 720), ("lognormal", 62, 50_000), ("bimodal", 40, 8_000))
 QUICK_OUTSIDE = (("bimodal", 40),)
 OUTSIDE_RECORDS = 30_000
-EMPTY = 2  # lines of a table without rows
 Task = tuple[str, Callable[..., list[dict[str, Any]]], tuple[Any, ...]]
 
 
@@ -204,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(result, indent=1))
         return
     for name, table in TABLES.items():
-        if (text := table(result)).count("\n") > EMPTY:
+        if not is_empty(text := table(result)):
             print(f"{name}\n\n{text}")
 
 

@@ -83,7 +83,7 @@ class Default:
     def spread(self) -> Any:
         """How counts vary without drift, as the verdict takes it."""
         batches = len(self.totals)
-        return self.plan.verdict.spread(self.reference.whole, [self.clients // batches] * batches)
+        return self.plan.spread(self.reference.whole, [self.clients // batches] * batches)
 
     def counted(self, held: Ints, rng: np.random.Generator) -> Ints:
         """What is counted of clients with these records (clients, cells), in each batch.
@@ -222,8 +222,12 @@ class Default:
 
         Adaptive noise is that of a few of them.
         """
-        (model, judged), counts = self.thresholds, held[:, self.points.cells]
-        found = np.zeros(len(held), bool)
+        return self.flags_of_terms(held[:, self.points.cells], rng)
+
+    def flags_of_terms(self, counts: Ints, rng: np.random.Generator) -> Any:
+        """The same, from counts of the terms of a scored sum: where batches are asked, pooled."""
+        model, judged = self.thresholds
+        found = np.zeros(len(counts), bool)
         for statistic, threshold in judged:
             values = statistic.simulated(model, counts, rng)[:, 0]
             if statistic.noise is not None:

@@ -172,16 +172,15 @@ def measure_printed(effort: Effort, name: str, cells: int, records: int, epsilon
 
 def _with_skewed_size(pi: Floats, kind: str, nats: float, order: Ints | None) -> Floats:
     """P of a kind of drift whose size, with the skew of releases, is so many nats."""
+    most = min(math.log(8 * nats), math.log(largest(pi, kind)))
 
     def excess(log_size: float) -> float:
         return skewed(pi, drifted(pi, kind, math.exp(log_size), order)) - nats
 
-    most = math.log(largest(pi, kind))
     if excess(most) <= 0:
         return drifted(pi, kind, math.exp(most), order)
-    return drifted(
-        pi, kind, math.exp(optimize.brentq(excess, math.log(nats / 4), most, xtol=1e-6)), order
-    )
+    at = optimize.brentq(excess, math.log(nats / 2), most, xtol=1e-6)
+    return drifted(pi, kind, math.exp(at), order)
 
 
 def smallest(power: Callable[[float], float], start: float, most: float) -> float | None:

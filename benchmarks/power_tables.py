@@ -283,13 +283,20 @@ def write_docs(result: Result, path: Path = RESULTS) -> None:
 def write_tables(
     result: Result, tables: dict[str, Callable[[Result], str]], mark: str, path: Path
 ) -> None:
-    """Replaces each table between its marks, in one page."""
+    """Replaces each table between its marks, in one page. One without rows stays as it was."""
     text = path.read_text(encoding="utf-8")
     for name, table in tables.items():
+        if is_empty(found := table(result)):
+            continue
         begin, end = mark.format(name), END.format(name)
         start = text.index(begin) + len(begin)
-        text = text[:start] + _caption(result) + table(result) + text[text.index(end, start) :]
+        text = text[:start] + _caption(result) + found + text[text.index(end, start) :]
     path.write_text(text, encoding="utf-8")
+
+
+def is_empty(table: str) -> bool:
+    """Whether there are no rows below its head."""
+    return table.count("\n") <= 2
 
 
 def _caption(result: Result) -> str:

@@ -217,7 +217,8 @@ def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
     clients whose sizes are lognormal. Others: few, many or sparse cells.
     """
     if world in WRITERS:
-        return _written(_digits(data or Path()), 0 if "one" in world else None, rng)
+        digit = int(rng.integers(10)) if "one" in world else None
+        return _written(_digits(data or Path()), digit, rng)
     if world.startswith("blocks"):
         ids, clients = (int(part.split()[0]) for part in world.split(", ")[1:])
         return _in_blocks(ids, clients, rng)
@@ -232,7 +233,7 @@ def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
         "two records a cell": ("lognormal", 250, 50, 10),
         "bimodal": ("bimodal", 40, 80, 100),
         "lognormal": ("lognormal", 62, 400, 100),
-    }.get(world, ("lognormal", 40, 200, 100))
+    }.get(world, ("lognormal", 10, 1000, 60))  # so that noise for whole clients hides little
     pi = domain(name, cells, int(rng.integers(2**31)))
     return _unrelated(pi, clients, each, sigma, rng, ids=world.endswith("ids"))
 
