@@ -31,15 +31,13 @@ from typing import Any
 import numpy as np
 from clients_liars import measure_liars
 from clients_sizes import AVERAGE, measure_sizes
-from power_default import FALSE_ALARM, Default
+from power_default import Default
 from power_measures import smallest
 from power_worlds import domain, drifted, generator, skewed
 
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
-from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
 from fedprikl.privacy import InsecureSeededNoise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
@@ -189,26 +187,10 @@ class _Judge:
     def __init__(self, plan: Default) -> None:
         self.plan = plan
         self.terms = Terms.of(plan.points, plan.totals)
-        self.statistics = plan.simulated.statistics()
-        first = self.statistics[0]
-        self.model = NoDrift.of(first.points, first.records, plan.simulated.spread)
-        nulls = simulate_together(self.statistics, self.model, draws=simulated_draws(FALSE_ALARM))
-        self.thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
 
     def flags(self, p: Floats, rng: np.random.Generator) -> Any:
         """Whether drift is found in each population with this distribution."""
-        counts = self._counts(np.append(p, 0.0), rng)
-        found = np.zeros(len(counts), bool)
-        for statistic, threshold in zip(self.statistics, self.thresholds, strict=True):
-            values = statistic.simulated(self.model, counts, rng)[:, 0]
-            if statistic.noise is not None:
-                drawn = statistic.noise(rng, counts[:6]).ravel()  # that of all is much the same
-                values = values + rng.choice(drawn, len(counts))
-            if statistic.mechanism is not None:
-                source = InsecureSeededNoise(int(rng.integers(2**31)))
-                values = statistic.mechanism.add_to(values, source)
-            found |= values > threshold
-        return found
+        return self.plan.flags_of_terms(self._counts(np.append(p, 0.0), rng), rng)
 
     def _counts(self, p: Floats, rng: np.random.Generator) -> Ints:
         """Of all terms. Every batch is a set of clients of its own."""

@@ -1,39 +1,38 @@
-"""fedprikl's default, many releases at a time: the only part of the benchmark that knows the plan.
+"""fedprikl's default: the only part of the benchmark that knows how a plan is made and released.
 
-`Default` makes a plan as a user does and simulates its releases in the open, without cryptography:
-secure sums are exact. What the plan fixes (points, noise, thresholds, the errors behind an
-interval) is computed once; populations then cost microseconds. All of them have as many records.
+`Default` makes a plan as a user does. Its releases are the library's own, in the open: without
+cryptography, as secure sums are exact. Counts of a population are those of the reference's cells,
+records out of the domain last. Populations of one `Default` have equally many records.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from power_rivals import laplace_of
 
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import CountNoise, CountsDesign, Estimate
+from fedprikl.estimation import CountNoise, Estimate, Estimates
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.simulated_releases import CountsNoise, Populations, ReleaseOption
 from fedprikl.estimation.statistic import Statistic
-from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
-from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.privacy import InsecureSeededNoise, Unit
-from fedprikl.protocol import trust_of
-from fedprikl.protocol.answering import estimate_sums
+from fedprikl.protocol import SigningKey, trust_of
+from fedprikl.protocol.answering import estimate_sums, expected_noise, noise_sums, points_of
+from fedprikl.protocol.noised_round import NoisedRound, state_of
 from fedprikl.protocol.plan import Trust
-from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.release import Release
+from fedprikl.protocol.round import Outcome, cohort_sizes
 from fedprikl.protocol.sums import OpenedSum
+from fedprikl.records.counting import Draw, draw_counts
 from fedprikl.reference import QueryPoints
+from fedprikl.reference.domain import Table
 
-FALSE_ALARM, RESAMPLES = 0.01, 40
+FALSE_ALARM = 0.01
 WHOLE = ("kl", "tv", "js")  # the default questions about the whole; columns.py asks about columns
-DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
-SINGLE = 1e-6
 KNOTS = 60  # numbers whose intervals are computed
 LAWS = 6  # populations whose adaptive noise is computed, of the many whose verdict is simulated
+SEED = 0  # of the points, and of the release that tells thresholds: any would do
 
 
 class Default:
@@ -73,181 +72,210 @@ class Default:
             points = int(np.count_nonzero(reference.probabilities))
             self.plan = self.plan.asking(points, self.plan.whole.exponent).changed(batches=1)
         self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
-        self.pi = reference.probabilities
-        self.simulated = SimulatedRound.of(self.plan, self.planned.known)
-        self.points, self.totals = self.simulated.points, self.simulated.records
         self.trusted = self.plan.trust == "aggregator"
+        self.pi = reference.probabilities
+        self.points = self.trust.draw_points(self.pi, np.random.default_rng(SEED))
+        batches = self.plan.sums.batches
+        self.totals = np.full(batches, max(1, self.records // batches))
+        self.cohorts = cohort_sizes(self.plan, clients // batches)
 
-    @cached_property
-    def release(self) -> ReleaseOption:
-        """How KL is released: a number with noise, a number with adaptive noise, noisy counts."""
-        if self.plan.sums.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
-            raise ValueError("Not all cells are asked: release one by one, with `estimate`.")
-        return self.simulated.release
+    @property
+    def spread(self) -> Any:
+        """How counts vary without drift, as the verdict takes it."""
+        batches = len(self.totals)
+        return self.plan.spread(self.reference.whole, [self.clients // batches] * batches)
 
-    def values(self, held: Ints, rng: np.random.Generator) -> Floats:
-        """A KL per population (rows of counts over the cells of the reference)."""
-        if isinstance(self.release, CountsNoise):
-            return self._from_counts(held, rng)
-        found = self.release.values(self._populations(held), self.trust.score, rng, DRAWS)
-        return found[np.arange(len(held)), rng.integers(DRAWS, size=len(held))]
+    def counted(self, held: Ints, rng: np.random.Generator) -> Ints:
+        """What is counted of clients with these records (clients, cells), in each batch.
 
-    def errors(
-        self, held: Ints, truth: Floats, standard: Floats, rng: np.random.Generator
-    ) -> Floats:
-        """Mean absolute error of KL over the noise, per population.
-
-        Noise on counts is made of `standard`, as the textbook's is, where it is of the same law.
+        All of them, or k draws of each client.
         """
-        if isinstance(self.release, CountsNoise):
-            draws = standard.shape[2]
-            drawn = [
-                self._from_counts(np.repeat(each[None], draws, 0), rng, standard[:, i])
-                for i, each in enumerate(held)
-            ]
-            found = np.array(drawn)
-        else:
-            found = self.release.values(self._populations(held), self.trust.score, rng, DRAWS)
-        return np.asarray(np.abs(found - truth[:, None]).mean(axis=1))
+        unit, batches = self.plan.unit, len(self.totals)
+        if unit.kind == "client":
+            draw = Draw(unit.records, unit.empty, rng.bytes)
+            held = np.array([draw_counts(row, self.reference, draw) for row in held])
+        dealt = rng.permutation(len(held)) % batches
+        return np.array([held[dealt == batch].sum(axis=0) for batch in range(batches)])
 
-    def flags(self, held: Ints, rng: np.random.Generator) -> Any:
-        """Whether drift is found, per population: any statistic above its threshold."""
-        found = np.zeros(len(held), bool)
-        for statistic, threshold in self.statistics:
-            silent = np.flatnonzero(~found)  # one statistic is enough: the others need not be asked
-            if len(silent):
-                found[silent] = statistic(held[silent], rng) > threshold
-        return found
-
-    @cached_property
-    def statistics(self) -> list[tuple[Callable[[Ints, np.random.Generator], Floats], float]]:
-        """Statistics of populations, and their thresholds, which no value can change.
-
-        Adaptive noise is costly to compute, so its statistic comes last.
-        """
-        statistics = self.simulated.statistics()
-        model = self._model(statistics[0])
-        nulls = simulate_together(statistics, model, draws=simulated_draws(FALSE_ALARM))
-        thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
-
-        def values(statistic: Statistic, held: Ints, rng: np.random.Generator) -> Floats:
-            counts = held[:, self.points.cells]
-            found = statistic.simulated(model, counts, rng)[:, 0]
-            if statistic.noise is not None:
-                drawn = statistic.noise(rng, counts[:LAWS]).ravel()
-                return found + rng.choice(drawn, len(counts))
-            if statistic.mechanism is not None:
-                source = InsecureSeededNoise(int(rng.integers(2**31)))
-                found = statistic.mechanism.add_to(found, source)
-            return found
-
-        judged = sorted(
-            zip(statistics, thresholds, strict=True),
-            key=lambda each: each[0].noise is not None,
-        )
-        return [
-            (lambda held, rng, one=statistic: values(one, held, rng), threshold)
-            for statistic, threshold in judged
-        ]
-
-    def _model(self, statistic: Statistic) -> Any:
-        return NoDrift.of(statistic.points, statistic.records, self.simulated.spread)
-
-    def intervals(self, held: Ints, rng: np.random.Generator) -> Floats:
-        """The printed 95% interval of a release of each population, as the library makes them."""
-        if not isinstance(self.release, CountsNoise):
-            return self._intervals_of_numbers(held, rng)
-        found = [
-            self.estimate(self.points, self.opened(self.points, row[None], rng), rng).interval
-            for row in held
-        ]
-        return np.array([(0.0, np.inf) if limits is None else limits for limits in found])
-
-    def _intervals_of_numbers(self, held: Ints, rng: np.random.Generator) -> Floats:
-        """The same where a number is released: its interval depends on nothing else.
-
-        Both ends grow with the number. They are computed at some, evenly spread over the numbers
-        that were released, and lie on a line between two of them.
-        """
-        values = self.values(held, rng)
-        limits: Any = self.estimate(
-            self.points, self.opened(self.points, held[:1], rng), rng
-        ).limits  # a `partial` whose first argument is the number
-        known = np.unique(np.quantile(values, np.linspace(0.0, 1.0, KNOTS)))
-        found = [limits.func(float(at), *limits.args[1:], **limits.keywords) for at in known]
-        ends = np.array([(0.0, np.inf) if each is None else each.printed for each in found])
-        return np.stack([np.interp(values, known, end) for end in ends.T], axis=1)
+    # Releases.
 
     def opened(
         self, points: QueryPoints, batches: Ints, rng: np.random.Generator
     ) -> list[OpenedSum]:
         """What the secure sums of a round open: `batches` are counts (batches, cells)."""
-        sums = []
-        for batch, counts in enumerate(batches):
-            asked, records = counts[points.cells[points.batch == batch]], int(counts.sum())
-            if self.trusted:
-                sums.append(OpenedSum((asked,), records))
-                continue
-            noise = self._count_noise
-            on_counts = noise.draw(rng, (len(points) + 1,))
-            noisy = np.append(asked, records - asked.sum()) + on_counts
-            sums.append(OpenedSum((noisy,), records, noise.sd**2))
-        return sums
+        asked = points_of(self.plan, self.reference, points)
+        return [
+            self._opened(asked, batch, counts, rng)
+            for batch, counts in enumerate(np.array(batches))
+        ]
+
+    def _opened(
+        self, asked: tuple[QueryPoints, ...], batch: int, counts: Ints, rng: np.random.Generator
+    ) -> OpenedSum:
+        records, found = int(counts.sum()), []
+        for view, held in zip(asked, [counts, *self._of_columns(counts)], strict=False):
+            cells = view.cells if view.batches == 1 else view.cells[view.batch == batch]
+            found.append(held[cells])
+        if self.trusted:
+            return OpenedSum(tuple(found), records)
+        law = self._shared_noise
+        noisy = [np.append(each, records - each.sum()) for each in found]
+        noisy = [each + law.draw(rng, each.shape) for each in noisy]
+        return OpenedSum(tuple(noisy), records, law.sd**2)
+
+    def _of_columns(self, counts: Ints) -> Iterator[Ints]:
+        """Counts of each view of columns. What is out of the whole domain is out of each."""
+        domain = self.reference.whole.domain
+        if not self.plan.columns or not isinstance(domain.encoder, Table):
+            return
+        levels = domain.encoder.levels(domain.codes)
+        for view in self.reference.views:
+            size = view.domain.size
+            found = np.bincount(view.domain.cells(levels), counts[:-1], size).astype(np.int64)
+            found[-1] += counts[-1]
+            yield found
+
+    @cached_property
+    def _shared_noise(self) -> CountNoise:
+        return expected_noise(self.trust, self.cohorts)
+
+    def estimates(
+        self, points: QueryPoints, sums: list[OpenedSum], rng: np.random.Generator
+    ) -> Estimates:
+        """All that one release says about the whole, before the verdict."""
+        return estimate_sums(
+            self.trust, (points,), sums, self.cohorts, source=_source(rng), rng=rng
+        )
 
     def estimate(
         self, points: QueryPoints, sums: list[OpenedSum], rng: np.random.Generator
     ) -> Estimate:
         """The size, as the library releases it."""
-        found: Estimate = estimate_sums(
-            self.trust,
-            (points,),
-            sums,
-            cohort_sizes(self.plan, self.clients // self.plan.sums.batches),
-            source=InsecureSeededNoise(int(rng.integers(2**31))),
-            rng=rng,
-        ).each[0]
+        return self.estimates(points, sums, rng).each[0]
+
+    def each(self, held: Ints, rng: np.random.Generator) -> Iterator[Estimates]:
+        """A release of each population: rows of counts, or of counts of each batch."""
+        for each in held:
+            sums = self.opened(self.points, np.atleast_2d(each), rng)
+            yield self.estimates(self.points, sums, rng)
+
+    def values(self, held: Ints, rng: np.random.Generator) -> dict[str, Floats]:
+        """What is released of each divergence, per population."""
+        found = [[each.value for each in release.each] for release in self.each(held, rng)]
+        names = [question.divergence for question in self.plan.about_whole]
+        return dict(zip(names, np.array(found).T, strict=True))
+
+    def printed(self, counts: Ints, rng: np.random.Generator) -> Release:
+        """The whole release of one population: with intervals, columns and verdicts."""
+        points = self.points if self.plan.points else None
+        asked = points_of(self.plan, self.reference, points)
+        sums = self.opened(self.points, counts[None], rng)
+        return NoisedRound(
+            round_id="0" * 32,
+            plan=self.plan.fingerprint,
+            period=None,
+            previous="",
+            request="",
+            points=points,
+            noised=noise_sums(self.trust, asked, sums, source=_source(rng)),
+            outcomes=tuple(Outcome(batch=0, clients=n, included=n) for n in self.cohorts),
+            asked=(),
+            counted=(),
+            simulation=state_of(rng),
+            software="benchmark",
+            at="2030-01-31T12:00:00+00:00",
+        ).release(self.plan, self.reference, key=SigningKey.generate(), head=None)
+
+    # Verdicts.
+
+    @cached_property
+    def thresholds(self) -> tuple[NoDrift, tuple[tuple[Statistic, float], ...]]:
+        """The law without drift, and each statistic with its threshold, which no value changes.
+
+        Statistics that the verdict leaves out can find nothing.
+        """
+        rng = np.random.default_rng(SEED)
+        held = np.array([rng.multinomial(total, self.pi) for total in self.totals])
+        release = self.estimates(self.points, self.opened(self.points, held, rng), rng)
+        verdict, _ = release.judge(self.plan.false_alarm_of_each, self.spread)
+        known = {each.name: each.threshold for each in verdict.statistics}
+        first = release.statistics[0]
+        model = NoDrift.of(first.points, first.records, self.spread)
+        judged = [(each, known[each.name]) for each in release.statistics if each.name in known]
+        return model, tuple(judged)
+
+    def verdicts(self, held: Ints, rng: np.random.Generator) -> Any:
+        """Whether a release of each population finds drift."""
+        model, judged = self.thresholds
+        known = {statistic.name: threshold for statistic, threshold in judged}
+        return np.array(
+            [
+                any(
+                    s.observed(model) > known[s.name] for s in release.statistics if s.name in known
+                )
+                for release in self.each(held, rng)
+            ]
+        )
+
+    def flags(self, held: Ints, rng: np.random.Generator) -> Any:
+        """The same of many populations at a time, with the simulation of the library's forecasts.
+
+        Adaptive noise is that of a few of them.
+        """
+        return self.flags_of_terms(held[:, self.points.cells], rng)
+
+    def flags_of_terms(self, counts: Ints, rng: np.random.Generator) -> Any:
+        """The same, from counts of the terms of a scored sum: where batches are asked, pooled."""
+        model, judged = self.thresholds
+        found = np.zeros(len(counts), bool)
+        for statistic, threshold in judged:
+            values = statistic.simulated(model, counts, rng)[:, 0]
+            if statistic.noise is not None:
+                drawn = statistic.noise(rng, counts[:LAWS]).ravel()
+                values = values + rng.choice(drawn, len(counts))
+            if statistic.mechanism is not None:
+                values = statistic.mechanism.add_to(values, _source(rng))
+            found |= values > threshold
         return found
 
+    # Forecasts and intervals.
+
     def predicted(self, kind: str, divergence: float) -> float:
-        """The planner's mean absolute error at a drift of this kind and size (with skew)."""
+        """The planner's mean absolute error of KL at a drift of this kind and size (with skew)."""
         found = self.planned.predict(kind, divergence)
         return float("nan") if found is None else found
 
-    @property
-    def _count_noise(self) -> CountNoise:
-        release = self.simulated.release
-        if not isinstance(release, CountsNoise):
-            raise TypeError("The plan releases no counts.")
-        return release.noise
+    def intervals(self, held: Ints, rng: np.random.Generator) -> dict[str, Floats]:
+        """The printed 95% intervals of a release of each population, per divergence."""
+        releases = list(self.each(held, rng))
+        return {
+            question.divergence: _intervals([release.each[i] for release in releases])
+            for i, question in enumerate(self.plan.about_whole)
+        }
 
-    def _populations(self, held: Ints) -> Populations:
-        counts = held[:, self.points.cells]
-        return Populations(self.points, self.totals, counts, counts)
 
-    def _from_counts(
-        self, held: Ints, rng: np.random.Generator, standard: Floats | None = None
-    ) -> Floats:
-        """KL off counts with noise on them, as many resamples as the benchmark can afford."""
-        noise = self._count_noise
-        design = CountsDesign(self.points, self.totals, (noise,))
-        counts = held[:, self.points.cells]
-        on_counts, on_rest = design.draw_noise(rng, len(held))
-        # Shares of few clients add up to more than one Laplace variable: then there is no pairing.
-        single = noise.scale is not None and abs(noise.variables - 1) < SINGLE
-        if standard is not None and single:
-            on_counts = laplace_of(noise.scale, standard[..., self.points.cells])
-        rest = held.sum(axis=1, keepdims=True) - counts.sum(axis=1, keepdims=True)
-        found, _ = design.debias(
-            counts + on_counts,
-            rest + on_rest,
-            score=self.trust.score,
-            rng=rng,
-            resamples=RESAMPLES,
-        )
-        return found
+def _intervals(found: list[Estimate]) -> Floats:
+    """As printed. That of a number depends on nothing but the number, and both ends grow with it.
+
+    So they are computed at some numbers, evenly spread over those that were released, and lie on a
+    line between two of them.
+    """
+    number: Any = found[0].limits
+    if getattr(number, "args", ()) and number.args[0] == found[0].value:  # a partial of the number
+        values = np.array([each.value for each in found])
+        known = np.unique(np.quantile(values, np.linspace(0.0, 1.0, KNOTS)))
+        limits = [number.func(float(at), *number.args[1:], **number.keywords) for at in known]
+        ends = np.array([(0.0, np.inf) if each is None else each.printed for each in limits])
+        return np.stack([np.interp(values, known, end) for end in ends.T], axis=1)
+    limits = [each.interval for each in found]
+    return np.array([(0.0, np.inf) if each is None else each for each in limits])
 
 
 def planned(pi: Floats, records: int, clients: int, epsilon: float, **options: Any) -> Default:
     """The default for a Pi that is known exactly."""
     reference = fk.Reference.from_probabilities(pi)
     return Default(reference, clients=clients, records=records, epsilon=epsilon, **options)
+
+
+def _source(rng: np.random.Generator) -> InsecureSeededNoise:
+    return InsecureSeededNoise(int(rng.integers(2**31)))

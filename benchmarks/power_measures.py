@@ -3,44 +3,55 @@
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+import series
 from power_default import FALSE_ALARM, Default, planned
 from power_rivals import (
+    DIVERGENCES,
     chi_square,
     chi_square_threshold,
     least_error,
-    previous_errors,
+    plug_in,
     textbook_errors,
 )
 from power_worlds import (
+    FEW_CELLS,
     KINDS,
-    alarm_rounds,
+    WRITERS,
     clients_of,
     domain,
     drifted,
     generator,
     largest,
+    mixture,
     shrunk,
     size,
     skewed,
+    source,
+    split,
     truths,
+    with_outside,
 )
-from scipy import special
+from scipy import optimize, special
 
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
+from fedprikl.privacy import Unit
 from fedprikl.protocol.plan import Trust
+from fedprikl.protocol.release import Release
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
 
 from experiments.handwriting import load_compact, load_stand_in
 
+Rows = list[dict[str, Any]]
 POWER, CONFIDENCE = 0.95, 0.99
 SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a ratio
 SMALL_DRIFT = 0.05  # nats, up to which errors are compared with the least that any release has
@@ -49,6 +60,10 @@ SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
 SAME_POINTS = 10  # releases of the same points: the errors behind an interval are computed once
 DROWNED = "drowned, "  # noise exceeds most counts
 DIGITS = "digit pairs, full size"
+SHARES = (0.003, 0.005, 0.01, 0.02, 0.05)  # out of the domain
+PAYLOAD, MANY, LARGE = 1024, 250, 8192  # bytes; for more cells than that, so many
+PER_PLAN = 20  # random small releases
+TOLD = 0.5  # power at half of the largest drift, from which on a verdict has to tell
 
 
 @dataclass(frozen=True)
@@ -58,60 +73,114 @@ class Effort:
     seed: int = 0
     data: Path | None = None
     powers: int = 600  # populations for each size of drift
-    errors: int = 30  # populations for each cell of the table of errors
-    draws: int = 25  # of the noise on the counts of each
-    few: int = 80  # cells: with fewer, so many times more populations and fewer draws, up to 4
+    errors: int = 60  # populations for each cell of the table of errors
+    draws: int = 12  # releases of each
     rounds: int = 40  # references for each rate of false alarms
-    populations: int = 100  # for each reference
-    splits: int = 150  # of the writers; alarms come in the same splits, so these must be many
-    parts: int = 5  # of the writers of a split, each a population
+    populations: int = 50  # for each reference
+    years: int = 1_000  # for each rate of false alarms per year
     coverages: int = 650  # releases for each case
     sampled: int = 300  # releases for a case whose points are drawn anew each time
-
-    def trials(self, cells: int) -> tuple[int, int]:
-        """Populations and draws of a cell of the table of errors.
-
-        The fewer cells, the more it matters which of them a drift lowers.
-        """
-        times = max(1, min(4, self.few // cells))
-        return times * self.errors, -(-self.draws // times)
+    ranges: int = 500  # random small releases for each task of them
 
 
-def measure_power(
-    effort: Effort, name: str, cells: int, records: int, epsilon: float
-) -> list[dict[str, Any]]:
+def _case(name: str, cells: int, records: int, epsilon: float) -> dict[str, Any]:
+    """What names a row about a domain."""
+    return {
+        "world": name,
+        "split": split(name),
+        "domain": name,
+        "cells": cells,
+        "records": records,
+        "epsilon": epsilon,
+    }
+
+
+def _plan_for(pi: Floats, records: int, epsilon: float, **options: Any) -> Default:
+    """As a user plans it; with more cells than usual, all of them are asked."""
+    payload = PAYLOAD if len(pi) <= MANY else LARGE
+    return planned(pi, records, clients_of(records), epsilon, payload=payload, **options)
+
+
+def measure_power(effort: Effort, name: str, cells: int, records: int, epsilon: float) -> Rows:
     """Smallest drifts of all kinds, without privacy and with the default."""
     pi = domain(name, cells, effort.seed, effort.data)
     rng = generator(effort.seed, "chi-square", name, cells, records)
     threshold = chi_square_threshold(pi, records, FALSE_ALARM, rng)
-    ours = planned(pi, records, clients_of(records), epsilon)
+    ours = _plan_for(pi, records, epsilon)
     rows = []
-    for kind in KINDS:
+    for kind in (*KINDS, *FEW_CELLS):
 
         def found(nats: float, private: bool, kind: str = kind) -> float:
             """The power at a drift of this size."""
             rng = generator(effort.seed, "power", name, cells, records, kind)  # common numbers
-            held = rng.multinomial(records, drifted(pi, kind, nats), effort.powers)
+            p = with_outside(drifted(pi, kind, nats))
+            held = rng.multinomial(records, p, effort.powers)
             if private:
                 return float(ours.flags(held, rng).mean())
-            return float((chi_square(held, pi) > threshold).mean())
+            return float((chi_square(held[:, :-1], pi) > threshold).mean())
 
         most = largest(pi, kind)
         chi2 = smallest(partial(found, private=False), 5 * math.sqrt(cells) / records, most)
         default = smallest(partial(found, private=True), chi2 or most, most)
-        rows.append(
-            {
-                "domain": name,
-                "cells": cells,
-                "records": records,
-                "epsilon": epsilon,
-                "kind": kind,
-                "chi2": chi2,
-                "default": default,
-                "ratio": default / chi2 if chi2 and default else None,
-            }
-        )
+        row = {
+            "kind": kind,
+            "statistic": "verdict",
+            "chi2": chi2,
+            "default": default,
+            "ratio": default / chi2 if chi2 and default else None,
+        }
+        rows.append(_case(name, cells, records, epsilon) | row)
     return rows
+
+
+def measure_outside(effort: Effort, name: str, cells: int, records: int, epsilon: float) -> Rows:
+    """How often records out of the domain are found, with and without a trusted aggregator."""
+    pi = domain(name, cells, effort.seed, effort.data)
+    rows = []
+    for trust in ("aggregator", "none"):
+        ours = _plan_for(pi, records, epsilon, trust=trust)
+        for share in SHARES:
+            rng = generator(effort.seed, "outside", name, cells, records, epsilon, trust, share)
+            held = rng.multinomial(records, with_outside(pi, share), effort.powers // 2)
+            row = {
+                "trust": trust,
+                "statistic": "verdict",
+                "share": share,
+                "power": float(ours.verdicts(held, rng).mean()),
+            }
+            rows.append(_case(name, cells, records, epsilon) | row)
+    return rows
+
+
+def measure_printed(effort: Effort, name: str, cells: int, records: int, epsilon: float) -> Rows:
+    """The power at the smallest drifts that the plan prints, of the kinds that are known here."""
+    pi = domain(name, cells, effort.seed, effort.data)
+    ours, rows = _plan_for(pi, records, epsilon), []
+    for kind, nats in ours.planned.smallest_drifts.items():
+        if nats is None or kind not in (*KINDS, *FEW_CELLS):
+            continue
+        rng, found = generator(effort.seed, "printed", name, cells, records, kind), []
+        for _ in range(20):  # smooth along orders that mean nothing
+            order = rng.permutation(cells) if kind == "smooth" else None
+            p = _with_skewed_size(pi, kind, nats, order)
+            held = rng.multinomial(records, with_outside(p), effort.powers // 5)
+            found.append(float(ours.flags(held, rng).mean()))
+        row = {"kind": kind, "statistic": "verdict", "size": nats, "power": float(np.mean(found))}
+        rows.append(_case(name, cells, records, epsilon) | row)
+    return rows
+
+
+def _with_skewed_size(pi: Floats, kind: str, nats: float, order: Ints | None) -> Floats:
+    """P of a kind of drift whose size, with the skew of releases, is so many nats."""
+    most = min(math.log(8 * nats), math.log(largest(pi, kind)))
+
+    def excess(log_size: float) -> float:
+        return skewed(pi, drifted(pi, kind, math.exp(log_size), order)) - nats
+
+    if excess(most) <= 0:
+        return drifted(pi, kind, math.exp(most), order)
+    at = optimize.brentq(excess, math.log(nats / 2), most, xtol=1e-6)
+    return drifted(pi, kind, math.exp(at), order)
 
 
 def smallest(power: Callable[[float], float], start: float, most: float) -> float | None:
@@ -134,85 +203,121 @@ def smallest(power: Callable[[float], float], start: float, most: float) -> floa
     return float(low * (high / low) ** min(max(share, 0.0), 1.0))
 
 
-DRIFTS: dict[str, tuple[str, float]] = {
+DRIFTS: dict[str, tuple[str, float]] = {  # kinds, and nats or shares
     "none": ("none", 0.0),
     "0.01": ("smooth", 0.01),
     "0.05": ("smooth", 0.05),
     "0.2": ("smooth", 0.2),
     "1": ("smooth", 1.0),
     "gone": ("gone", 0.0),
+    "outside 0.3%": ("outside", 0.003),
+    "outside 1%": ("outside", 0.01),
+    "outside 5%": ("outside", 0.05),
+    "contamination 3%": ("contaminated", 0.03),
+    "growing": ("growing", 0.02),
+    "fading": ("fading", math.inf),
+    "ordinal": ("ordinal", 0.02),
+}
+FORECAST = ("none", "smooth", "gone")  # kinds that the planner is asked about
+METHODS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "ask_kl": {"ask": ("kl",)},
+    "trust_none": {"trust": "none"},
 }
 
 
-def measure_errors(
-    effort: Effort, name: str, cells: int, records: int, epsilon: float
-) -> list[dict[str, Any]]:
-    """Mean absolute errors of KL at every drift, of all methods on the same populations."""
+def _moved(pi: Floats, kind: str, amount: float, rng: np.random.Generator) -> Floats:
+    """P over the cells and out of the domain."""
+    if kind == "outside":
+        return with_outside(pi, amount)
+    order = rng.permutation(len(pi))
+    if kind == "contaminated":
+        return with_outside(mixture(pi, pi[order], amount))
+    if kind in FEW_CELLS:
+        return with_outside(drifted(pi, kind, min(amount, largest(pi, kind))))
+    return with_outside(drifted(pi, kind, amount, order))
+
+
+def measure_errors(effort: Effort, name: str, cells: int, records: int, epsilon: float) -> Rows:
+    """Mean absolute errors at every drift, of all methods on the same populations.
+
+    One row for each divergence. Only of KL are there forecasts, plans for nothing else, and the
+    least error that any release has.
+    """
     pi = domain(name, cells, effort.seed, effort.data)
-    plan_for = partial(planned, pi, records, clients_of(records), epsilon)
-    plans = {
-        "default": plan_for(),
-        "ask_kl": plan_for(ask=("kl",)),
-        "trust_none": plan_for(trust="none"),
-    }
-    rows, (populations, draws) = [], effort.trials(cells)
-    least = least_error(pi, records, epsilon, SMALL_DRIFT)
-    for drift, (kind, nats) in DRIFTS.items():
+    plans = {method: _plan_for(pi, records, epsilon, **o) for method, o in METHODS.items()}
+    least, rows = least_error(pi, records, epsilon, SMALL_DRIFT), []
+    for drift, (kind, amount) in DRIFTS.items():
+        if kind == "smooth" and amount >= largest(pi, "smooth"):
+            continue
         key = (name, cells, records, drift)
         rng = generator(effort.seed, "held", *key)
-        drifts = [drifted(pi, kind, nats, rng.permutation(len(pi))) for _ in range(populations)]
+        drifts = [_moved(pi, kind, amount, rng) for _ in range(effort.errors)]
         held = np.array([rng.multinomial(records, p) for p in drifts])
-        truth, rng = truths(pi, held), generator(effort.seed, "noise", epsilon, *key)
-        standard = rng.standard_exponential((2, populations, draws, len(pi)))
-        row: dict[str, Any] = {
-            "domain": name,
-            "cells": cells,
-            "records": records,
-            "epsilon": epsilon,
-            "drift": drift,
-        }
-        for method, plan in plans.items():
-            row[method] = float(plan.errors(held, truth, standard, rng).mean())
-            suffix = "" if method == "default" else f"_{method}"
-            typical = float(np.mean([skewed(pi, p) for p in drifts]))
-            row[f"predicted{suffix}"] = plan.predicted(kind, typical)
-        row["textbook"] = float(textbook_errors(held, truth, pi, epsilon, standard, rng).mean())
-        row["previous"] = float(previous_errors(held, truth, pi, epsilon).mean())
-        row["least"] = least
-        rows.append(row)
+        rng = generator(effort.seed, "noise", epsilon, *key)
+        released = np.repeat(held, effort.draws, axis=0)
+        values = {method: plan.values(released, rng) for method, plan in plans.items()}
+        textbook = textbook_errors(held, pi, epsilon, 3 * effort.draws, rng)
+        for statistic in DIVERGENCES:
+            truth = np.repeat(plug_in(held, pi, statistic), effort.draws)
+            row = _case(name, cells, records, epsilon) | {"statistic": statistic, "drift": drift}
+            for method, found in values.items():
+                if statistic in found:
+                    row[method] = float(np.abs(found[statistic] - truth).mean())
+            row["textbook"] = textbook[statistic]
+            if statistic == "kl":
+                row["least"] = least
+            if statistic == "kl" and kind in FORECAST:
+                typical = float(np.mean([skewed(pi, p[:-1] / p[:-1].sum()) for p in drifts]))
+                for method, plan in plans.items():
+                    suffix = "" if method == "default" else f"_{method}"
+                    row[f"predicted{suffix}"] = plan.predicted(kind, typical)
+            rows.append(row)
     return rows
 
 
-def measure_alarms(effort: Effort, world: str, trust: Trust) -> list[dict[str, Any]]:
+def measure_alarms(effort: Effort, world: str, trust: Trust, unit: Unit) -> Rows:
     """How often populations without drift are called drifted, at a stated 1%."""
-    writers = "writers" in world
-    rounds, populations = (effort.rounds, effort.populations)
-    if writers:
-        times = 2 if trust == "none" else 1  # plans without a trusted party are quicker
-        rounds, populations = (times * effort.splits, effort.parts)
-    rates = []
-    for number, case in enumerate(
-        alarm_rounds(world, rounds, populations, effort.seed, effort.data)
-    ):
+    # Alarms of the writers come in the same splits of them, so there must be many.
+    times = 5 if world in WRITERS else 1
+    rounds, populations = times * effort.rounds, max(1, effort.populations // times)
+    rates, k = [], []
+    for number in range(rounds):
+        here = source(world, generator(effort.seed, "alarms", world, number), effort.data)
         ours = Default(
-            case.reference,
-            clients=case.clients,
-            records=int(case.populations[0].sum()),
+            here.reference,
+            clients=here.clients,
+            records=here.records,
             epsilon=1.0,
             trust=trust,
-            payload=4096,
+            payload=LARGE,
+            unit=unit,
         )
-        rng = generator(effort.seed, "alarm noise", world, trust, number)
-        rates.append(float(ours.flags(case.populations, rng).mean()))
+        rng = generator(effort.seed, "alarm noise", world, trust, unit, number)
+        held = np.array([ours.counted(here.draw(rng), rng) for _ in range(populations)])
+        rates.append(float(ours.verdicts(held, rng).mean()))
+        k.append(ours.records // here.clients)
     return [
         {
             "world": world,
+            "split": split(world),
+            "statistic": "verdict",
             "trust": trust,
+            "unit": unit,
             "rate": float(np.mean(rates)),
             "upper": upper_limit(rates, populations),
             "populations": rounds * populations,
+            "references": rounds,
+            "records_per_client": float(np.mean(k)),
         }
     ]
+
+
+def measure_series(effort: Effort, world: str, trust: Trust) -> Rows:
+    """The same per year of weekly releases (`series.py`)."""
+    references = min(effort.rounds, effort.years) if world.startswith("clients") else 4
+    row = series.measure_alarms(world, trust, effort.years, effort.seed, references)
+    return [row | {"split": split(world), "statistic": "series"}]
 
 
 def upper_limit(rates: list[float], populations: int) -> float:
@@ -237,28 +342,33 @@ def coverage_cases(data: Path | None) -> list[str]:
     return usual if data is None else [*usual, DIGITS]
 
 
-def measure_coverage(effort: Effort, case: str, trust: Trust) -> list[dict[str, Any]]:
-    """How often the printed 95% interval holds D of the very records."""
+def measure_coverage(effort: Effort, case: str, trust: Trust) -> Rows:
+    """How often the printed 95% intervals hold the divergences of the very records."""
     if case == "sampled":
-        inside = _sampled(effort, trust)
+        inside = {"kl": _sampled(effort, trust)}
     elif case == DIGITS:
-        inside = _digit_pairs(effort, trust)
+        inside = {"kl": _digit_pairs(effort, trust)}
     else:
         inside = _cover(effort, case, trust)
+    return [_coverage_row(case, trust, *each) for each in inside.items()]
+
+
+def _coverage_row(case: str, trust: Trust, statistic: str, inside: Any) -> dict[str, Any]:
     hits, total = int(np.sum(inside)), len(inside)
     lower = special.betaincinv(hits, total - hits + 1, 1 - CONFIDENCE) if hits else 0.0
-    return [
-        {
-            "case": case,
-            "trust": trust,
-            "rate": hits / total,
-            "lower": float(lower),
-            "releases": total,
-        }
-    ]
+    return {
+        "case": case,
+        "world": case,
+        "split": "tune",
+        "statistic": statistic,
+        "trust": trust,
+        "rate": hits / total,
+        "lower": float(lower),
+        "releases": total,
+    }
 
 
-def _cover(effort: Effort, case: str, trust: Trust) -> Any:
+def _cover(effort: Effort, case: str, trust: Trust) -> dict[str, Any]:
     """Populations drawn anew for every release, from one P."""
     rng = generator(effort.seed, "coverage", case, trust)
     records, epsilon = (5_000, 0.1) if case.startswith(DROWNED) else (50_000, 1.0)
@@ -272,8 +382,9 @@ def _cover(effort: Effort, case: str, trust: Trust) -> Any:
     else:
         p = drifted(pi, case, 0.2 if case == "smooth" else _moderate(pi, case))
     ours = planned(pi, records, clients_of(records), epsilon, trust=trust)
-    held = rng.multinomial(records, p, effort.coverages)
-    return _inside(ours.intervals(held, rng), truths(pi, held))
+    held = rng.multinomial(records, with_outside(p), effort.coverages)
+    found = ours.intervals(held, rng)
+    return {name: _inside(limits, plug_in(held, pi, name)) for name, limits in found.items()}
 
 
 def _moderate(pi: Floats, kind: str) -> float:
@@ -296,12 +407,14 @@ def _sampled(effort: Effort, trust: Trust) -> Any:
     inside = []
     points = ours.points
     for release in range(effort.sampled):
-        batches = rng.multinomial(records // ours.plan.sums.batches, p, ours.plan.sums.batches)
+        batches = rng.multinomial(
+            records // ours.plan.sums.batches, with_outside(p), ours.plan.sums.batches
+        )
         if release % SAME_POINTS == 0:
             points = ours.trust.draw_points(ours.pi, rng)
         found = ours.estimate(points, ours.opened(points, batches, rng), rng)
         low, high = found.interval or (0.0, math.inf)
-        true = float(truths(pi, batches.sum(axis=0)[None])[0])
+        true = float(truths(pi, batches[:, :-1].sum(axis=0)[None])[0])
         inside.append(low <= true <= high)
     return inside
 
@@ -328,19 +441,102 @@ def _digit_pairs(effort: Effort, trust: Trust) -> Any:
                 trust=trust,
             )
             rows = np.repeat(held[None], repetitions, axis=0)
-            found = ours.intervals(rows, rng)
+            found = ours.intervals(rows, rng)["kl"]
             true = skewed(reference.probabilities, held / held.sum())
             inside.extend(_inside(found, np.full(repetitions, true)))
     return inside
 
 
-def measure_speed(effort: Effort, cells: int) -> list[dict[str, Any]]:
+def measure_ranges(effort: Effort, part: int) -> Rows:
+    """Random small releases: what they print that cannot be, and verdicts that cannot tell."""
+    rng = generator(effort.seed, "ranges", part)
+    row: dict[str, Any] = {"world": "random small releases", "split": "check", "statistic": "all"}
+    row |= {"releases": 0, "impossible": 0, "cannot_tell": 0, "could_tell": 0, "examples": []}
+    while row["releases"] < effort.ranges:
+        ours = _random_plan(rng)
+        half, told = _half_of_largest(ours, rng), None
+        for _ in range(min(PER_PLAN, effort.ranges - row["releases"])):
+            p = mixture(ours.pi, rng.dirichlet(np.full(len(ours.pi), 0.3)), rng.random() ** 3)
+            release = ours.printed(rng.multinomial(ours.records, p), rng)
+            wrong = list(impossible(release))
+            row["releases"] += 1
+            row["impossible"] += bool(wrong)
+            row["examples"] = (row["examples"] + wrong)[:10]
+            if getattr(release, "outcome", None) != "cannot tell":
+                continue
+            if told is None:
+                told = np.mean([bool(ours.printed(each, rng).drifted) for each in half]) >= TOLD
+            row["cannot_tell"] += 1
+            row["could_tell"] += bool(told)
+    return [row]
+
+
+def _random_plan(rng: np.random.Generator) -> Default:
+    """A small table of one to three columns, few records and clients, any trust and unit."""
+    levels = rng.integers(2, 7, rng.integers(1, 4))
+    columns = {f"column{i}": rng.integers(0, n, 400) for i, n in enumerate(levels.tolist())}
+    names = list(columns)
+    reference = Reference.fit(pl.DataFrame(columns), columns=names, categorical=names)
+    clients = int(rng.integers(6, 60))
+    return Default(
+        reference,
+        clients=clients,
+        records=clients * int(rng.integers(1, 20)),
+        epsilon=float(np.exp(rng.uniform(math.log(0.05), math.log(3)))),
+        trust="aggregator" if rng.random() < 0.6 else "none",
+        payload=LARGE,
+        ask=("kl", "tv", "js", "columns") if rng.random() < 0.5 else ("kl", "tv", "js"),
+        unit="client" if rng.random() < 0.3 else "record",
+    )
+
+
+def _half_of_largest(ours: Default, rng: np.random.Generator) -> Ints:
+    """Populations of a drift of half the largest size: half of the mass goes to the rarest cell."""
+    rarest = np.where(ours.pi > 0, ours.pi, math.inf).argmin()
+    point = (np.arange(len(ours.pi)) == rarest).astype(float)
+    return rng.multinomial(ours.records, mixture(ours.pi, point, 0.5), PER_PLAN)
+
+
+def impossible(release: Release) -> Iterator[str]:
+    """Everything that a release prints out of its possible range, or out of its interval."""
+    verdicts = [release.verdict, *(column for column in release.columns)]
+    answers = [*release.answers, *(each for c in release.columns for each in c.answers)]
+    for answer in answers:
+        most = _largest_value(answer.divergence)
+        low, high = answer.interval or (0.0, most)
+        if not 0 <= answer.value <= most:
+            yield f"{answer.divergence} = {answer.value:.4g}"
+        if not low <= answer.value <= high:
+            yield f"{answer.divergence} = {answer.value:.4g} beside {low:.4g} to {high:.4g}"
+        if not 0 <= low <= high <= most + 1e-9:
+            yield f"{answer.divergence} from {low:.4g} to {high:.4g}"
+    for statistic in (each for verdict in verdicts if verdict for each in verdict.statistics):
+        if statistic.name not in DIVERGENCES:
+            continue
+        most = _largest_value(statistic.name)
+        if not (0 <= statistic.value <= most and 0 <= statistic.threshold < most):
+            yield f"{statistic.name} = {statistic.value:.4g} beside {statistic.threshold:.4g}"
+    for cell in (cell for column in release.columns for cell in column.cells):
+        low, high = cell.interval
+        if not 0 <= low <= cell.share <= high <= 1:
+            yield f"a share of {cell.share:.4g} beside {low:.4g} to {high:.4g}"
+
+
+def _largest_value(divergence: str) -> float:
+    """Of any population: that of a cell with all the mass of Pi, which is empty."""
+    skew, f = DIVERGENCES[divergence]
+    empty = f(np.array([max(skew, 1e-300)]))
+    return float(empty[0])
+
+
+def measure_speed(effort: Effort, cells: int) -> Rows:
     """Seconds that the aggregator takes for one release of so many cells, at best of three."""
     pi = domain("lognormal", cells, effort.seed)
     records = 400_000
     ours = planned(pi, records, clients_of(records), 1.0, whole=True)
     rng = generator(effort.seed, "speed", cells)
-    held = rng.multinomial(records // ours.plan.sums.batches, pi, ours.plan.sums.batches)
+    batches = ours.plan.sums.batches
+    held = rng.multinomial(records // batches, with_outside(pi), batches)
     sums, seconds = ours.opened(ours.points, held, rng), []
     for _ in range(3):
         begun = time.perf_counter()

@@ -1,17 +1,17 @@
 """Domains, drifts and populations that `power.py` measures on. All of it is simulated in the open.
 
-A domain is Pi over K cells, in an order that has nothing to do with how heavy they are. A kind of
-drift is a path from Pi along which KL grows, so that "a drift of 0.01 nats" is one distribution.
+A domain is Pi over K cells, most of them in an order that has nothing to do with how heavy they
+are. A kind of drift is a path from Pi along which KL grows, so that "a drift of 0.01 nats" is one
+distribution. Constants of the library may be tuned on the worlds of `TUNE`, not on any other.
 """
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 from scipy import optimize
 
 from fedprikl import Reference
@@ -23,17 +23,25 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part o
 from experiments.handwriting import Digits, load_compact
 
 SKEW = 0.01
-DOMAINS = ("lognormal", "digits", "flights")
-KINDS = ("smooth", "rare", "heavy")
+DOMAINS = ("lognormal", "digits", "flights", "bimodal", "zipf")
+KINDS = ("smooth", "rare", "heavy")  # by cells of all sorts
+FEW_CELLS = ("fading", "growing", "contamination", "ordinal")  # by some cells, or to others
+TUNE = ("lognormal", "flights", "blocks, 300 ids", "sizes 1.5")  # names begin like this
 CARRIERS, AIRPORTS, HOURS, CLASSES = 8, 10, 5, 4  # of the flights
 PER_CLIENT = 100  # records, about
 REFERENCE_RECORDS = 100_000
+SHORTEST = 0.95  # of the usual number of records of a quarter of the writers
 LEAST_LEFT = 1e-3  # of cells that shrink: KL would grow further without anybody seeing it
 
 
 def generator(seed: int, *key: object) -> np.random.Generator:
     """Randomness of its own for every task: the same whatever else is measured."""
     return np.random.default_rng([seed, *"/".join(map(str, key)).encode()])
+
+
+def split(world: str) -> str:
+    """Whether a world is one to tune on, or one to check on."""
+    return "tune" if world.startswith(TUNE) else "check"
 
 
 def clients_of(records: int) -> int:
@@ -52,6 +60,14 @@ def domain(name: str, cells: int, seed: int, data: Path | None = None) -> Floats
     elif name == "digits":
         mass = (np.arange(cells) + 2.7) ** -1.6 * rng.lognormal(sigma=0.3, size=cells)
         mass = rng.permutation(mass)
+    elif name == "zipf":
+        mass = rng.permutation(1 / np.arange(1.0, cells + 1))
+    elif name == "bimodal":  # bins of a number, in their order
+        place, width = np.linspace(0, 1, cells), rng.uniform(0.06, 0.1, 2)
+        humps = [
+            np.exp(-(((place - at) / w) ** 2) / 2) for at, w in ((0.3, width[0]), (0.7, width[1]))
+        ]
+        mass = humps[0] + rng.uniform(0.5, 1.5) * humps[1] + 0.01
     else:
         joint = Flights.draw(rng).joint.mean(axis=0)
         kept = np.sort(np.argsort(joint)[-cells:])
@@ -69,8 +85,10 @@ def drifted(pi: Floats, kind: str, nats: float, order: Ints | None = None) -> Fl
     """P of a kind of drift with D(Pi || P) = nats, at most `largest`.
 
     smooth: a tilt along the cells, or along another `order` of them. rare: the lighter half of the
-    cells shrinks. heavy: the heaviest cell shrinks. gone: the heaviest cell vanishes, whatever the
-    size.
+    cells shrinks. heavy: the heaviest cell shrinks. fading: the median cell does. growing: mass
+    moves into the rarest twelfth of the cells. contamination: a mixture with another distribution,
+    Pi with its cells in another order. ordinal: a share of every cell moves to the next one. gone:
+    the heaviest cell vanishes, whatever the size.
     """
     if kind == "gone":
         return shrunk(pi, np.arange(len(pi)) == np.argmax(pi), 0.0)
@@ -89,13 +107,30 @@ def largest(pi: Floats, kind: str) -> float:
 def _path(
     pi: Floats, kind: str, order: Ints | None = None
 ) -> tuple[Callable[[float], Floats], float]:
+    cells, rank = len(pi), np.argsort(np.argsort(pi))
     if kind == "smooth":
-        place = np.linspace(-1.0, 1.0, len(pi))
+        place = np.linspace(-1.0, 1.0, cells)
         place = place if order is None else place[order]
         return lambda at: _normal(pi * np.exp(at * place)), 10.0
-    light = np.argsort(np.argsort(pi)) < len(pi) // 2
-    chosen = light if kind == "rare" else np.arange(len(pi)) == np.argmax(pi)
-    return lambda at: shrunk(pi, chosen, math.exp(-at)), -math.log(LEAST_LEFT)
+    mixed = {
+        "growing": _normal(np.where(rank < max(1, cells // 12), pi, 0.0)),
+        "contamination": np.roll(pi, max(1, cells // 2)) if order is None else pi[order],
+        "ordinal": np.append(0.0, pi[:-1]) + np.append(np.zeros(cells - 1), pi[-1]),
+    }
+    if kind in mixed:
+        return lambda at: mixture(pi, mixed[kind], at), 1 - LEAST_LEFT
+    chosen = {"rare": rank < cells // 2, "heavy": rank == cells - 1, "fading": rank == cells // 2}
+    return lambda at: shrunk(pi, chosen[kind], math.exp(-at)), -math.log(LEAST_LEFT)
+
+
+def mixture(pi: Floats, other: Floats, share: float) -> Floats:
+    """Pi with this share of another distribution."""
+    return np.asarray((1 - share) * pi + share * other)
+
+
+def with_outside(p: Floats, share: float = 0.0) -> Floats:
+    """P over the cells and, last, out of the domain."""
+    return np.append((1 - share) * p, share)
 
 
 def shrunk(pi: Floats, chosen: np.ndarray, factor: float) -> Floats:
@@ -140,73 +175,131 @@ class Flights:
 
 
 @dataclass(frozen=True, eq=False)
-class AlarmRound:
-    """A public reference, and populations of clients that have not drifted from its source."""
+class Source:
+    """A public reference, and clients that have not drifted from what it was drawn from."""
 
     reference: Reference
     clients: int
-    populations: Ints  # counts per cell of the reference, "other" last; as many records in each
+    records: int  # of all clients, the same in every population
+    draw: Callable[[np.random.Generator], Ints]  # a population: (clients, cells, "other" last)
 
 
-def alarm_rounds(
-    world: str, rounds: int, populations: int, seed: int, data: Path | None
-) -> Iterator[AlarmRound]:
-    """References drawn anew, each with so many populations."""
-    for number in range(rounds):
-        rng = generator(seed, "alarms", world, number)
-        if data is not None and "writers" in world:
-            digit = int(rng.integers(10)) if world == "writers, one digit" else None
-            yield _written(_digits(data), digit, populations, rng)
-        elif world == "flights":
-            yield _flown(populations, rng)
-        else:
-            pi = domain("lognormal", 62, 1000 * seed + number)
-            reference = Reference.from_counts(rng.multinomial(REFERENCE_RECORDS, pi))
-            held = rng.multinomial(40_000, np.append(pi, 0.0), populations)
-            yield AlarmRound(reference, clients_of(40_000), held)
+def public(held: Ints, *, ids: bool) -> tuple[Reference, Callable[[Ints], Ints]]:
+    """A reference of these public clients, and how counts of others are told in its cells.
+
+    Cells that no public client has seen are out of its domain.
+    """
+    seen = held.sum(axis=0) > 0
+
+    def place(counts: Ints) -> Ints:
+        return np.column_stack([counts[:, seen], counts[:, ~seen].sum(axis=1)])
+
+    kept = held[:, seen]
+    return Reference.from_counts(kept if ids else kept.sum(axis=0)), place
 
 
-def _flown(populations: int, rng: np.random.Generator) -> AlarmRound:
-    """Clients of latent classes, on both sides; the reference knows its clients' ids."""
-    world, clients = Flights.draw(rng), 200
-    public = world.clients(1000, PER_CLIENT, rng)
-    client, cell = np.nonzero(public)
-    rows = np.repeat(np.arange(len(cell)), public[client, cell])
-    frame = _flight_frame(cell[rows]).with_columns(client=pl.Series(client[rows]))
-    reference = Reference.fit(frame, clients="client", categorical=["carrier", "airport", "hour"])
-    place = reference.encode(_flight_frame(np.arange(public.shape[1])))
-    held = np.zeros((populations, reference.domain.size), np.int64)
-    for each in held:
-        np.add.at(each, place, world.clients(clients, PER_CLIENT, rng).sum(axis=0))
-    return AlarmRound(reference, clients, held)
+BLOCKS = tuple(
+    f"blocks, {ids} ids, {clients} clients"
+    for ids in (1500, 300, 60)
+    for clients in (40, 60, 120, 240)
+)
+SIZES = tuple(f"sizes {sigma}{ids}" for sigma in (1.5, 2) for ids in (", ids", ""))
+FEW = ("2 cells", "5 cells", "zipf, 1,000 cells", "two records a cell", "bimodal")
+WRITERS = ("writers, one digit", "writers, all digits")  # with `--data`
+ALARMS = ("lognormal", "flights", *BLOCKS, *SIZES, *FEW)
 
 
-def _flight_frame(cell: Ints) -> pl.DataFrame:
-    carrier, airport, hour = np.unravel_index(cell, (CARRIERS, AIRPORTS, HOURS))
-    return pl.DataFrame({"carrier": carrier, "airport": airport, "hour": hour})
+def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
+    """One reference of a world, and its clients.
+
+    lognormal: 62 cells, unrelated records. flights: clients of latent classes. blocks: a client
+    belongs to one category of a column and holds its cells only. sizes: unrelated records of
+    clients whose sizes are lognormal. Others: few, many or sparse cells.
+    """
+    if world in WRITERS:
+        digit = int(rng.integers(10)) if "one" in world else None
+        return _written(_digits(data or Path()), digit, rng)
+    if world.startswith("blocks"):
+        ids, clients = (int(part.split()[0]) for part in world.split(", ")[1:])
+        return _in_blocks(ids, clients, rng)
+    if world == "flights":
+        flights = Flights.draw(rng)
+        return _correlated(lambda n, r: flights.clients(n, PER_CLIENT, r), 1000, 200, rng)
+    sigma = float(world.split(",")[0].split()[1]) if world.startswith("sizes") else 0.0
+    name, cells, clients, each = {
+        "2 cells": ("lognormal", 2, 100, 100),
+        "5 cells": ("lognormal", 5, 100, 100),
+        "zipf, 1,000 cells": ("zipf", 1000, 200, 100),
+        "two records a cell": ("lognormal", 250, 50, 10),
+        "bimodal": ("bimodal", 40, 80, 100),
+        "lognormal": ("lognormal", 62, 400, 100),
+    }.get(world, ("lognormal", 10, 1000, 60))  # so that noise for whole clients hides little
+    pi = domain(name, cells, int(rng.integers(2**31)))
+    return _unrelated(pi, clients, each, sigma, rng, ids=world.endswith("ids"))
 
 
-def _written(
-    digits: Digits, digit: int | None, populations: int, rng: np.random.Generator
-) -> AlarmRound:
-    """Codes of a digit, or of all: half of the writers are public, parts of the others populations.
+def _in_blocks(ids: int, clients: int, rng: np.random.Generator) -> Source:
+    """14 categories of unequal sizes, with up to 25 cells each; like aircraft of carriers."""
+    categories = 14
+    weights = _normal(1 / np.arange(1.0, categories + 1))
+    inside = [rng.dirichlet(np.full(int(cells), 0.7)) for cells in rng.integers(8, 26, categories)]
+    starts = np.cumsum([0, *map(len, inside)])
 
-    Each population is a quarter of the others, drawn anew. All have the same number of records: the
-    last writers' surplus is left out.
+    def draw(number: int, rng: np.random.Generator) -> Ints:
+        held = np.zeros((number, starts[-1]), np.int64)
+        chosen = rng.choice(categories, number, p=weights)
+        for row, own in zip(held, chosen, strict=True):
+            row[starts[own] : starts[own + 1]] = rng.multinomial(PER_CLIENT, inside[own])
+        return held
+
+    return _correlated(draw, ids, clients, rng)
+
+
+def _correlated(
+    draw: Callable[[int, np.random.Generator], Ints],
+    ids: int,
+    clients: int,
+    rng: np.random.Generator,
+) -> Source:
+    reference, place = public(draw(ids, rng), ids=True)
+    return Source(reference, clients, clients * PER_CLIENT, lambda rng: place(draw(clients, rng)))
+
+
+def _unrelated(
+    pi: Floats, clients: int, each: int, sigma: float, rng: np.random.Generator, *, ids: bool
+) -> Source:
+    """Records of Pi, whoever holds them; sizes of clients are lognormal, of mean `each`."""
+
+    def draw(number: int, rng: np.random.Generator) -> Ints:
+        weights = _normal(rng.lognormal(sigma=sigma, size=number))
+        return rng.multinomial(1 + rng.multinomial((each - 1) * number, weights), pi)
+
+    held = draw(1000, rng) if ids else rng.multinomial(REFERENCE_RECORDS, pi)[None]
+    reference, place = public(held, ids=ids)
+    return Source(reference, clients, clients * each, lambda rng: place(draw(clients, rng)))
+
+
+def _written(digits: Digits, digit: int | None, rng: np.random.Generator) -> Source:
+    """Codes of a digit, or of all: half of the writers are public, quarters of the others not.
+
+    Populations are cut to the same number of records, which some of the last writers lack.
     """
     mine = np.flatnonzero(digits.label == digit) if digit is not None else np.arange(len(digits))
-    codes, writer = digits.code[mine].astype(str), digits.writer[mine]
-    writers = rng.permutation(np.unique(writer))
-    public, private = np.array_split(writers, 2)
-    known = np.isin(writer, public)
-    frame = pl.DataFrame({"code": codes[known], "writer": writer[known]})
-    reference = Reference.fit(frame, columns=["code"], clients="writer", categorical=["code"])
-    cell = reference.encode(pl.DataFrame({"code": codes}))
-    clients = len(private) // 4
-    chosen = [np.isin(writer, rng.permutation(private)[:clients]) for _ in range(populations)]
-    records = min(int(which.sum()) for which in chosen)
-    held = [np.bincount(cell[which][:records], minlength=reference.domain.size) for which in chosen]
-    return AlarmRound(reference, clients, np.array(held))
+    codes, cell = np.unique(digits.code[mine], return_inverse=True)
+    _, writer = np.unique(digits.writer[mine], return_inverse=True)
+    held = np.zeros((writer.max() + 1, len(codes)), np.int64)
+    np.add.at(held, (writer, cell), 1)
+    known, others = np.array_split(held[rng.permutation(len(held))], 2)
+    reference, place = public(known, ids=True)
+    clients = len(others) // 4
+    records = round(SHORTEST * float(others.sum()) / 4)
+
+    def draw(rng: np.random.Generator) -> Ints:
+        chosen = others[rng.permutation(len(others))[:clients]]
+        before = np.cumsum(chosen, axis=None).reshape(chosen.shape) - chosen
+        return place(np.clip(records - before, 0, chosen))
+
+    return Source(reference, clients, records, draw)
 
 
 _LOADED: dict[Path, Digits] = {}
