@@ -9,7 +9,7 @@ from tests.reporting.releases import PLAN, release, two_of_six
 
 # Of a series: without a verdict of its own, columns without statistics.
 RELEASE = release(
-    tuple(replace(column, statistics=()) for column in two_of_six()), verdict=None
+    tuple(replace(column, verdict=None) for column in two_of_six()), verdict=None
 ).to_bytes()
 
 

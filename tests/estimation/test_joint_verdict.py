@@ -186,9 +186,9 @@ def test_verdicts_of_several_statistics_speak_plainly() -> None:
     counts = JudgedStatistic(name="counts", value=9.0, threshold=12.0, unit="")
     verdict = Verdict(statistics=(kl, tv, counts), false_alarm=0.01, design_effect=2.0)
     assert str(verdict) == (
-        "Drift found: tv 0.3 is above 0.25, kl 0.1 nats is below 0.2 and the excess variation of "
-        "the noisy counts, 9, is below 12; populations without drift (design effect 2) exceed any "
-        "of these thresholds at most 1% of the time"
+        "Drift found: tv (1.2 times its threshold), not kl (0.5 times its threshold) and the "
+        "variation of the noisy counts (0.75 times its threshold); populations without drift "
+        "(design effect 2) exceed any threshold at most 1% of the time"
     )
     assert verdict.to_dict()["exceeding"] == ["tv"]
     assert verdict.statistic("tv") is tv

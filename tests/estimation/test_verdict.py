@@ -329,13 +329,13 @@ def test_verdicts_speak_plainly() -> None:
     seen = JudgedStatistic(name="kl", value=0.012, threshold=0.034, unit="nats")
     calm = Verdict(statistics=(seen,), false_alarm=0.01, design_effect=1.0)
     assert str(calm) == (
-        "No drift found: 0.012 nats is below 0.034, which populations without drift exceed at "
-        "most 1% of the time"
+        "No drift found: kl (0.35 times its threshold); populations without drift exceed the "
+        "threshold at most 1% of the time"
     )
     loud = replace(seen, name="counts", value=0.5, unit="")
     alarmed = replace(calm, statistics=(loud,), design_effect=2.5)
     assert str(alarmed).startswith(
-        "Drift found: the excess variation of the noisy counts, 0.5, is above 0.034, which "
+        "Drift found: the variation of the noisy counts (15 times its threshold); "
     )
     assert "drift (design effect 2.5) exceed" in str(alarmed)
     assert alarmed.to_dict()["drifted"] is True

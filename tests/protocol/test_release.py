@@ -77,15 +77,6 @@ CELLS = st.builds(
     interval=INTERVALS,
     shifted=st.sampled_from(["up", "down", ""]),
 )
-COLUMNS = st.builds(
-    ColumnAnswer,
-    columns=st.lists(TEXTS, min_size=1, max_size=2).map(tuple),
-    statistics=some(STATISTICS),
-    answers=some(ANSWERS),
-    cells=some(CELLS),
-    counts=noisy_counts(),
-    design_effect=st.none() | NUMBERS,
-)
 VERDICTS = st.builds(
     Verdict,
     statistics=st.lists(
@@ -95,7 +86,17 @@ VERDICTS = st.builds(
         unique_by=lambda statistic: statistic.name,
     ).map(tuple),
     false_alarm=NUMBERS,
-    design_effect=NUMBERS,
+    design_effect=st.none() | NUMBERS,
+    can_tell=st.booleans(),
+    findable=st.none() | NUMBERS,
+)
+COLUMNS = st.builds(
+    ColumnAnswer,
+    columns=st.lists(TEXTS, min_size=1, max_size=2).map(tuple),
+    verdict=st.none() | VERDICTS,
+    answers=some(ANSWERS),
+    cells=some(CELLS),
+    counts=noisy_counts(),
 )
 STATEMENTS = st.builds(
     PrivacyStatement,

@@ -74,7 +74,7 @@ def column(
         said = JudgedStatistic(name="counts", value=9.0 * (tv > 0.02), threshold=4.2, unit="")
     return ColumnAnswer(
         columns=names,
-        statistics=(said,),
+        verdict=Verdict(statistics=(said,), false_alarm=0.01, design_effect=design_effect),
         answers=(
             answer("tv", tv, no_drift=0.0082, width=0.009),
             answer("kl", kl, no_drift=0.0004, width=0.002),
@@ -83,7 +83,6 @@ def column(
         counts=NoisyCounts.of(
             [*np.round(RECORDS * share), rest], [RECORDS], [CountNoise(sd=noise_sd)]
         ),
-        design_effect=design_effect,
     )
 
 

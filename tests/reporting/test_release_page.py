@@ -203,7 +203,7 @@ def test_odd_numbers_are_shown(value: float) -> None:
 
 
 def test_a_release_without_any_verdict() -> None:
-    columns = [replace(each, statistics=()) for each in two_of_six()]
+    columns = [replace(each, verdict=None) for each in two_of_six()]
     text = release_page(release(columns, verdict=None), PLAN, {})
     assert "There is no verdict on the 400 clients of aircraft: it could not be computed." in text
     assert "Nothing follows for or against a drift" in text
@@ -235,7 +235,9 @@ def test_a_column_with_new_values_says_so(share: float) -> None:
     calm = column("ward", ["A", "B", "C"])
     unseen = JudgedStatistic(name="out_of_domain", value=share, threshold=0.02, unit="")
     counts = replace(calm.counts, out_of_domain=(200.0,))
-    found = replace(calm, statistics=(*calm.statistics, unseen), counts=counts)
+    assert calm.verdict is not None
+    verdict = replace(calm.verdict, statistics=(*calm.statistics, unseen))
+    found = replace(calm, verdict=verdict, counts=counts)
     lines = "\n".join(column_lines((found,)))
     assert ("drifted: values that the reference never saw" in lines) is (share > 0.02)
     assert ("never saw" in column_story(found)) is (share > 0.02)

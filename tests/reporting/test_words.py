@@ -51,7 +51,7 @@ def test_headlines_of_few_clients_and_of_columns_without_a_verdict() -> None:
     one = replace(release(()), cohorts=(Outcome(0, 1, 1),), population="Clients")
     assert release_headline(one) == "The 1 client differs from the reference."
     columns = two_of_six()
-    some = release([columns[0], replace(columns[2], statistics=())])
+    some = release([columns[0], replace(columns[2], verdict=None)])
     assert release_headline(some).endswith(
         " Departure delay has drifted. Origin could not be judged."
     )
@@ -90,7 +90,9 @@ def test_what_found_a_drift_stands_beside_its_threshold() -> None:
     (shown, *_, still) = two_of_six()
     (tv,) = shown.statistics
     js = replace(tv, name="js", value=0.02, threshold=0.01, unit="nats")
-    quiet = replace(shown, statistics=(replace(tv, value=0.015), js))
+    assert shown.verdict is not None
+    other = replace(shown.verdict, statistics=(replace(tv, value=0.015), js))
+    quiet = replace(shown, verdict=other)
     assert "(found by js 0.02 > 0.01)" in column_lines([quiet])[1]
     assert "(found by tv 0.08065 > 0.021)" in column_lines([shown])[1]
     assert "found by" not in column_lines([still])[1]

@@ -26,7 +26,13 @@ from fedprikl.estimation.scoring import (
     weighted_score,
 )
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
-from fedprikl.estimation.verdict import JudgedStatistic, Verdict, judge_columns, judge_together
+from fedprikl.estimation.verdict import (
+    JudgedStatistic,
+    Verdict,
+    VerdictOutcome,
+    judge_columns,
+    judge_together,
+)
 
 __all__ = [
     "Answer",
@@ -41,6 +47,7 @@ __all__ = [
     "NoisyCounts",
     "NoisyViews",
     "Verdict",
+    "VerdictOutcome",
     "answers_from_counts",
     "cell_shares",
     "estimate_noisy_counts",

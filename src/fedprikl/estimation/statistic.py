@@ -17,6 +17,7 @@ from fedprikl.privacy import Mechanism
 from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 COUNTS = "counts"  # a statistic that is no divergence: how much noisy counts vary
+LARGEST_CELL = "largest_cell"  # another: the largest standardised deviation of a noisy count
 OUT_OF_DOMAIN = "out_of_domain"  # another: the share of records outside of all cells
 GROUPS = (2, 4, 8)  # of neighbouring cells, and of equally rare ones
 GROUPED_DRAWS = 400  # populations that tell how groups vary without drift

@@ -7,7 +7,7 @@ series, thresholds lie equally deep in smooth tails, and how deep is found by si
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from fedprikl.checks import Floats, check_false_alarm
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.statistic import COUNTS, Statistic
+from fedprikl.estimation.statistic import COUNTS, LARGEST_CELL, OUT_OF_DOMAIN, Statistic
 from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 from fedprikl.search import bisect
@@ -34,13 +34,21 @@ NODES, GRID, FURTHEST = 96, 192, 45.0  # exp(-45): no threshold lies further out
 FITTED = 2_000  # populations that the tails are fitted to, apart from those that are counted
 
 
+VerdictOutcome = Literal["drift", "none found", "cannot tell"]
+WORDS = {
+    COUNTS: "the variation of the noisy counts",
+    LARGEST_CELL: "the largest deviation of a cell",
+    OUT_OF_DOMAIN: "the records with unseen values",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedStatistic:
     """A statistic beside the threshold that populations without drift rarely exceed."""
 
-    name: str  # of the divergence, or "counts" or "out_of_domain", which are none
-    value: float
-    threshold: float
+    name: str  # of the divergence, or one of `WORDS`, which are none
+    value: float  # within the possible range; noise may have thrown it out of that
+    threshold: float  # below the largest possible value
     unit: str  # of both
 
     @property
@@ -49,13 +57,16 @@ class JudgedStatistic:
         return self.value > self.threshold
 
     @property
-    def words(self) -> tuple[str, str]:
-        """What was seen, and beside which threshold."""
-        value, threshold = _told_apart(self.value, self.threshold)
-        seen = f"{value} {self.unit}".rstrip()
-        if self.name == COUNTS:
-            seen = f"the excess variation of the noisy counts, {value},"
-        return seen, f"{'above' if self.exceeds else 'below'} {threshold}"
+    def words(self) -> str:
+        """What is tested, and how many times its threshold it is.
+
+        >>> print(JudgedStatistic(name="tv", value=0.031, threshold=0.022, unit="").words)
+        tv (1.4 times its threshold)
+        """
+        name = WORDS.get(self.name, self.name)
+        if not self.threshold > 0:
+            return f"{name} ({'above' if self.exceeds else 'not above'} its threshold)"
+        return f"{name} ({_unlike_one(max(self.value, 0.0) / self.threshold)} times its threshold)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,23 +75,29 @@ class Verdict:
 
         drifted  if any  statistic_i > threshold_i,   P(any | no drift) <= false_alarm
 
+    A verdict that finds nothing, and could not have found even large drifts, cannot tell.
+    Statistics whose thresholds lie beyond their largest possible values are left out.
+
     >>> tv = JudgedStatistic(name="tv", value=0.031, threshold=0.022, unit="")
     >>> kl = JudgedStatistic(name="kl", value=0.2, threshold=0.25, unit="nats")
     >>> verdict = Verdict(statistics=(kl, tv), false_alarm=0.01, design_effect=1.0)
-    >>> verdict.drifted, verdict.exceeding
-    (True, ('tv',))
+    >>> verdict.drifted, verdict.exceeding, verdict.outcome
+    (True, ('tv',), 'drift')
     >>> print(verdict)  # doctest: +NORMALIZE_WHITESPACE
-    Drift found: tv 0.031 is above 0.022 and kl 0.2 nats is below 0.25; populations without drift
-    exceed any of these thresholds at most 1% of the time
+    Drift found: tv (1.4 times its threshold), not kl (0.8 times its threshold); populations without
+    drift exceed any threshold at most 1% of the time
     """
 
     statistics: tuple[JudgedStatistic, ...]
     false_alarm: float  # how often, at most, a population without drift exceeds any threshold
     design_effect: float | None  # None: not known, records of one client are taken as unrelated
+    can_tell: bool = True  # whether large drifts would have been found more often than not
+    findable: float | None = None  # the least total variation of a drift that half of the time is
+    # found; None: none is, or it is not known
 
     def __post_init__(self) -> None:
         names = [statistic.name for statistic in self.statistics]
-        if not names or len(set(names)) < len(names):
+        if len(set(names)) < len(names) or (self.can_tell and not names):
             raise InvalidInputError("A verdict has one or more statistics, each of its own name.")
 
     @property
@@ -93,55 +110,74 @@ class Verdict:
         """Whether drift was found."""
         return any(statistic.exceeds for statistic in self.statistics)
 
+    @property
+    def outcome(self) -> VerdictOutcome:
+        """What was found. Drift that was found is drift, however little could be found."""
+        if self.drifted:
+            return "drift"
+        return "none found" if self.can_tell else "cannot tell"
+
     def statistic(self, name: str) -> JudgedStatistic | None:
         """The statistic of this name, if there is one."""
         return next((each for each in self.statistics if each.name == name), None)
 
     def __str__(self) -> str:
-        found = "Drift found" if self.drifted else "No drift found"
+        if self.outcome == "cannot tell":
+            least = "no drift"
+            if self.findable is not None:
+                least = f"only drifts above {self.findable:.2g} (total variation)"
+            return f"Cannot tell: with so few records and this epsilon {least} could be found"
         related = ""
         if self.design_effect is None:
             related = ", if records of one client are unrelated (no client ids show it),"
         elif self.design_effect != 1:
             related = f" (design effect {self.design_effect:.3g})"
-        often = f"at most {100 * self.false_alarm:.3g}% of the time"
-        if len(self.statistics) == 1:
-            seen, place = self.statistics[0].words
-            return (
-                f"{found}: {seen} is {place}, which populations without drift{related} exceed "
-                f"{often}"
-            )
-        ordered = sorted(self.statistics, key=lambda statistic: not statistic.exceeds)
-        *first, last = (_clause(statistic) for statistic in ordered)
+        above, below = (
+            _listed([each.words for each in self.statistics if each.exceeds is exceeds])
+            for exceeds in (True, False)
+        )
+        found = f"No drift found: {below}"
+        if above:
+            found = f"Drift found: {above}{f', not {below}' if below else ''}"
+        any_of = "any" if len(self.statistics) > 1 else "the"
         return (
-            f"{found}: {', '.join(first)} and {last}; populations without drift{related} exceed "
-            f"any of these thresholds {often}"
+            f"{found}; populations without drift{related} exceed {any_of} threshold "
+            f"at most {100 * self.false_alarm:.3g}% of the time"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "drifted": self.drifted,
+            "verdict": self.outcome,
+            "drifted": None if self.outcome == "cannot tell" else self.drifted,
             "exceeding": list(self.exceeding),
             "statistics": to_plain(self.statistics),
             "false_alarm": self.false_alarm,
             "design_effect": self.design_effect,
+            "can_tell": self.can_tell,
+            "findable": self.findable,
             "statement": f"{self}.",
         }
 
 
-def _clause(statistic: JudgedStatistic) -> str:
-    seen, place = statistic.words
-    name = "" if statistic.name == COUNTS else f"{statistic.name} "
-    return f"{name}{seen} is {place}"
+def joint_outcome(outcomes: Iterable[VerdictOutcome]) -> VerdictOutcome | None:
+    """Of several verdicts: drift if any is, and none found if any could tell; None of none."""
+    found = set(outcomes)
+    ordered: tuple[VerdictOutcome, ...] = ("drift", "none found", "cannot tell")
+    return next((each for each in ordered if each in found), None)
 
 
-def _told_apart(one: float, other: float) -> tuple[str, str]:
-    """Two numbers with four digits, or with as many as show that they differ."""
-    digits = 4
-    while digits < 17 and f"{one:.{digits}g}" == f"{other:.{digits}g}" and one != other:
+def _listed(words: Sequence[str]) -> str:
+    """Several things in one phrase."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _unlike_one(ratio: float) -> str:
+    """A ratio with two digits, or with as many as show that it is not 1."""
+    digits = 2
+    while digits < 17 and float(f"{ratio:.{digits}g}") == 1 and ratio != 1:
         digits += 1
-    return f"{one:.{digits}g}", f"{other:.{digits}g}"
+    return f"{ratio:.{digits}g}"
 
 
 def simulated_draws(false_alarm: float) -> int:

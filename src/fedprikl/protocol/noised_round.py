@@ -85,11 +85,10 @@ def answer_columns(
         found.append(
             ColumnAnswer(
                 columns=view.columns,
-                statistics=() if verdict is None else verdict.statistics,
+                verdict=verdict,
                 answers=answers or (),
                 cells=_cells(view, held, marks),
                 counts=held.noisy,
-                design_effect=None if verdict is None else verdict.design_effect,
             )
         )
     return tuple(found)

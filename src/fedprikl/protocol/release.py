@@ -16,8 +16,9 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import Answer, JudgedStatistic, NoisyCounts, Verdict
-from fedprikl.estimation.statistic import COUNTS
+from fedprikl.estimation import Answer, JudgedStatistic, NoisyCounts, Verdict, VerdictOutcome
+from fedprikl.estimation.statistic import COUNTS, LARGEST_CELL, OUT_OF_DOMAIN
+from fedprikl.estimation.verdict import joint_outcome
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan
@@ -25,8 +26,9 @@ from fedprikl.protocol.round import Outcome
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 9
+FORMAT, VERSION = "fedprikl release", 10
 SIGNED_BY = ("signer", "signature")
+DRIFTED: dict[VerdictOutcome | None, bool] = {"drift": True, "none found": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,33 +47,52 @@ class ColumnAnswer:
     """Whether one column has drifted, by how much, and which of its cells shifted. Public.
 
     >>> from fedprikl.estimation import CountNoise
+    >>> tv = JudgedStatistic(name="tv", value=0.2, threshold=0.1, unit="")
     >>> column = ColumnAnswer(
     ...     columns=("carrier",),
-    ...     statistics=(JudgedStatistic(name="tv", value=0.2, threshold=0.1, unit=""),),
+    ...     verdict=Verdict(statistics=(tv,), false_alarm=0.01, design_effect=1.0),
     ...     answers=(),
     ...     cells=(),
     ...     counts=NoisyCounts.of([0.0], [40], [CountNoise(sd=3.0)]),
-    ...     design_effect=1.0,
     ... )
-    >>> column.name, column.drifted
-    ('carrier', True)
+    >>> column.name, column.outcome
+    ('carrier', 'drift')
     """
 
     columns: tuple[str, ...]  # one, or a pair
-    statistics: tuple[JudgedStatistic, ...]  # beside thresholds for all columns; none: no verdict
-    answers: tuple[Answer, ...]  # how much: tv and kl, read off the noisy counts
+    verdict: Verdict | None  # with thresholds for all columns; None where it was not computed
+    answers: tuple[Answer, ...]  # how much: tv and kl, from all that was released about it
     cells: tuple[CellAnswer, ...]  # in the order of the reference
     counts: NoisyCounts  # of the cells, and of records in none of them
-    design_effect: float | None  # None: not known, records of one client are taken as unrelated
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise InvalidInputError("An answer about columns names one or more.")
 
     @property
+    def outcome(self) -> VerdictOutcome | None:
+        """What the verdict says; None where it could not be computed."""
+        return None if self.verdict is None else self.verdict.outcome
+
+    @property
     def drifted(self) -> bool | None:
-        """At the false-alarm rate over all columns; None where it could not be computed."""
-        return any(statistic.exceeds for statistic in self.statistics) if self.statistics else None
+        """At the false-alarm rate over all columns; None where that cannot be told."""
+        return DRIFTED.get(self.outcome)
+
+    @property
+    def statistics(self) -> tuple[JudgedStatistic, ...]:
+        """Those of the verdict."""
+        return () if self.verdict is None else self.verdict.statistics
+
+    @property
+    def findable(self) -> float | None:
+        """The least total variation of a drift that half of the time is found, if known."""
+        return None if self.verdict is None else self.verdict.findable
+
+    @property
+    def design_effect(self) -> float | None:
+        """None: not known, records of one client are taken as unrelated."""
+        return None if self.verdict is None else self.verdict.design_effect
 
     @property
     def name(self) -> str:
@@ -237,11 +258,19 @@ class Release:
         return plan.unit.kind == "record" or self.records == plan.unit.records * clients
 
     def _has_statistics_of(self, plan: Plan) -> bool:
-        """Whether all statistics of the verdict are answers of the plan, or its noisy counts."""
-        known = {
-            COUNTS if each.release == "counts" else each.divergence for each in plan.about_whole
-        }
-        return self.verdict is None or {each.name for each in self.verdict.statistics} <= known
+        """Whether the verdicts rest on answers of the plan, or on noisy counts it asks for."""
+        whole = None if self.verdict is None else self.verdict.statistics
+        asked = (
+            (plan.about_whole, whole),
+            *((plan.about_columns, c.statistics) for c in self.columns),
+        )
+        for questions, statistics in asked:
+            known = {each.divergence for each in questions if each.release != "counts"}
+            if len(known) < len(questions):
+                known |= {COUNTS, LARGEST_CELL, OUT_OF_DOMAIN}
+            if not {each.name for each in statistics or ()} <= known:
+                return False
+        return True
 
     def sign(self, key: SigningKey) -> "Release":
         """The release with the aggregator's signature; refuses what nobody could read."""
@@ -260,12 +289,26 @@ class Release:
         return self.is_signed_by(self.signer)
 
     @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """On the whole and on columns, as far as they could be computed."""
+        found = (self.verdict, *(column.verdict for column in self.columns))
+        return tuple(verdict for verdict in found if verdict is not None)
+
+    @property
+    def outcome(self) -> VerdictOutcome | None:
+        """Drift, if any verdict found it; none found, if any could tell; None without verdicts."""
+        return joint_outcome(verdict.outcome for verdict in self.verdicts)
+
+    @property
+    def findable(self) -> float | None:
+        """The least total variation of a drift, in any view, that half of the time is found."""
+        known = (verdict.findable for verdict in self.verdicts)
+        return min((least for least in known if least is not None), default=None)
+
+    @property
     def drifted(self) -> bool | None:
-        """Whether drift was found, in the whole or in any column; None without any verdict."""
-        found = [column.drifted for column in self.columns]
-        found.append(None if self.verdict is None else self.verdict.drifted)
-        known = [each for each in found if each is not None]
-        return any(known) if known else None
+        """Whether drift was found, in the whole or in any column; None where nothing can tell."""
+        return DRIFTED.get(self.outcome)
 
     @property
     def drifted_columns(self) -> tuple[str, ...]:
