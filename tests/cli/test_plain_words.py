@@ -240,7 +240,7 @@ def test_two_numbers_that_differ_look_different() -> None:
 
     assert "Drift found: kl (1.00001 times its threshold);" in str(verdict(0.0321004, 0.0321001))
     assert "kl (16 times its threshold);" in str(verdict(0.5, 0.03210012))
-    assert "No drift found: kl (1 times its threshold);" in str(verdict(0.5, 0.5))
+    assert "No drift found: closest is kl (1 times its threshold);" in str(verdict(0.5, 0.5))
 
 
 def test_python_m(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Several statistics, one false-alarm rate."""
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from fedprikl.estimation import (
     Verdict,
     estimate_scored_sum,
     judge_together,
+    score_sensitivity,
 )
 from fedprikl.estimation.estimate import Estimates, noise_counts
 from fedprikl.estimation.no_drift import NoDrift
@@ -159,9 +161,12 @@ def test_what_no_drift_gives_is_the_mean_of_many_populations(rng: np.random.Gene
     found = Estimates(each=(one,), privacy=one.privacy, payload=30, records=300)
     verdict, no_drift = found.judge(0.01, 1.0)
     model = NoDrift.of(points, sizes, 1.0)
-    fresh = statistics[0].simulated(model, model.counts(4000, rng), rng).mean()
-    assert no_drift == pytest.approx((fresh,), rel=0.02)
-    assert fresh > 0.04
+    drawn = statistics[0].simulated(model, model.counts(4000, rng), rng)[:, 0]
+    noise = calibrated.for_sensitivity(score_sensitivity(points, sizes, score))
+    released = drawn + rng.laplace(0, noise.standard_deviation / 2**0.5, (16, 4000))
+    assert no_drift == pytest.approx((released.clip(0, math.log(100)).mean(),), rel=0.02)
+    assert drawn.mean() > 0.04
+    assert released.min() < 0
     assert verdict == one.verdict()
 
 
@@ -186,9 +191,14 @@ def test_verdicts_of_several_statistics_speak_plainly() -> None:
     counts = JudgedStatistic(name="counts", value=9.0, threshold=12.0, unit="")
     verdict = Verdict(statistics=(kl, tv, counts), false_alarm=0.01, design_effect=2.0)
     assert str(verdict) == (
-        "Drift found: tv (1.2 times its threshold), not kl (0.5 times its threshold) and the "
-        "variation of the noisy counts (0.75 times its threshold); populations without drift "
-        "(design effect 2) exceed any threshold at most 1% of the time"
+        "Drift found: tv (1.2 times its threshold); populations without drift (design effect 2) "
+        "exceed any threshold at most 1% of the time"
+    )
+    both = replace(verdict, statistics=(replace(kl, value=0.4), tv, counts))
+    assert "kl (2 times its threshold) and tv (1.2 times its threshold);" in str(both)
+    calm = replace(verdict, statistics=(kl, counts))
+    assert str(calm).startswith(
+        "No drift found: closest is the variation of the noisy counts (0.75 times its threshold);"
     )
     assert verdict.to_dict()["exceeding"] == ["tv"]
     assert verdict.statistic("tv") is tv

@@ -329,8 +329,8 @@ def test_verdicts_speak_plainly() -> None:
     seen = JudgedStatistic(name="kl", value=0.012, threshold=0.034, unit="nats")
     calm = Verdict(statistics=(seen,), false_alarm=0.01, design_effect=1.0)
     assert str(calm) == (
-        "No drift found: kl (0.35 times its threshold); populations without drift exceed the "
-        "threshold at most 1% of the time"
+        "No drift found: closest is kl (0.35 times its threshold); populations without drift "
+        "exceed the threshold at most 1% of the time"
     )
     loud = replace(seen, name="counts", value=0.5, unit="")
     alarmed = replace(calm, statistics=(loud,), design_effect=2.5)

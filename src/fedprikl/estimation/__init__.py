@@ -8,6 +8,7 @@ from fedprikl.estimation.estimate import (
     Estimates,
     NoisyViews,
     answers_from_counts,
+    beside_counts,
     estimates_from_counts,
     noise_counts,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Verdict",
     "VerdictOutcome",
     "answers_from_counts",
+    "beside_counts",
     "cell_shares",
     "estimate_noisy_counts",
     "estimate_scored_sum",

@@ -1,15 +1,17 @@
 """Answers: one number with its interval, as it is shown; and estimates, which can be judged."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.interval import Interval, counts_interval
+from fedprikl.estimation.adaptive import is_whole
+from fedprikl.estimation.interval import Interval, counts_interval, value_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import (
     CountedView,
@@ -18,10 +20,13 @@ from fedprikl.estimation.noisy_counts import (
     NoisyCounts,
     estimate_noisy_counts,
 )
-from fedprikl.estimation.scoring import BatchCounts
+from fedprikl.estimation.scoring import AskedNumber, BatchCounts, Terms
 from fedprikl.estimation.statistic import (
+    ANYTHING,
+    COUNTS,
     Statistic,
-    out_of_domain_statistic,
+    counts_statistics,
+    possible_values,
     variation_statistic,
 )
 from fedprikl.estimation.verdict import (
@@ -29,11 +34,14 @@ from fedprikl.estimation.verdict import (
     judge_together,
     simulate_together,
     simulated_draws,
+    with_noise,
 )
 from fedprikl.privacy import Mechanism, NoiseSource, PrivacyStatement
 from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 POPULATIONS, RESAMPLES = 200, 20  # that tell what no drift gives
+COMPARED = 40  # populations that tell how well a value and counts estimate
+TINY = 1e-300
 MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
 
 
@@ -64,7 +72,7 @@ class Answer:
 
     divergence: str  # its name
     value: float
-    interval: tuple[float, float] | None  # 95%; None where it is not known
+    interval: tuple[float, float] | None  # 95%, holds the value; None where it is not known
     guaranteed: tuple[float, float] | None = None  # 95% for every population, where it is known
     no_drift: float | None = None  # mean of the value without drift; None where it is not known
     target: str  # the divergence as a formula, smoothing included
@@ -97,8 +105,10 @@ class Estimate:
     privacy: PrivacyStatement
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
+    mechanism: str = ""  # all noise in it, in words, where it is not that of `privacy` alone
     limits: Callable[[], Interval | None] = field(default=lambda: None, repr=False)
     statistic: Statistic | None = field(default=None, repr=False)  # what a verdict rests on
+    possible: tuple[float, float] = ANYTHING  # the least and the largest value of the target
     # Its mean without drift, where that is not the mean of its statistic.
     typical: Callable[[NoDrift], float] | None = field(default=None, repr=False)
     false_alarm: float = 0.01  # of `drifted`
@@ -155,15 +165,14 @@ class NoisyViews:
     values: tuple[tuple[Statistic, ...], ...] = ()  # of each view: tv, js; none in noise shares
 
     def statistics(
-        self, view: int, points: QueryPoints, outside: OutOfDomain
+        self, view: int, points: QueryPoints, outside: OutOfDomain | None
     ) -> tuple[Statistic, ...]:
         """The statistics of one view; `outside` is the law of records outside its cells."""
-        noisy = self.counts[view]
-        return (
-            *(self.values[view] if self.values else ()),
-            variation_statistic(CountsDesign.of(points, noisy), np.array(noisy.counts)),
-            out_of_domain_statistic(points, noisy, outside),
-        )
+        return (*self.values_of(view), *counts_statistics(points, self.counts[view], outside))
+
+    def values_of(self, view: int) -> tuple[Statistic, ...]:
+        """The values with noise of their own."""
+        return self.values[view] if self.values else ()
 
 
 def noise_counts(
@@ -188,13 +197,14 @@ class Estimates:
     payload: int  # counts each client reported
     records: int  # of all batches
     noisy_counts: NoisyCounts | None = field(default=None, repr=False)  # where they are released
+    counted: tuple[Statistic, ...] = field(default=(), repr=False)  # of these noisy counts
     columns: NoisyViews | None = field(default=None, repr=False)  # where columns are asked
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What the verdict rests on; estimates from the same noisy counts share one."""
+        """What the verdict rests on: values with noise of their own, then noisy counts."""
         known = [found.statistic for found in self.each if found.statistic is not None]
-        return tuple({id(statistic): statistic for statistic in known}.values())
+        return (*(each for each in known if each.name != COUNTS), *self.counted)
 
     def judge(
         self, false_alarm: float, spread: float | Spread
@@ -208,13 +218,113 @@ class Estimates:
             raise InvalidInputError("How these estimates spread without drift is not known.")
         model = NoDrift.of(statistics[0].points, statistics[0].records, spread)
         nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
-        means = {
-            id(statistic): null.mean for statistic, null in zip(statistics, nulls, strict=True)
-        }
+        of = {id(statistic): null for statistic, null in zip(statistics, nulls, strict=True)}
         return judge_together(statistics, model, nulls, false_alarm=false_alarm), tuple(
-            found.typical(model) if found.typical else means.get(id(found.statistic))
+            found.typical(model) if found.typical else of[id(found.statistic)].mean
             for found in self.each
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Number:
+    """A divergence of a view, as some released numbers tell it. Public."""
+
+    value: float
+    limits: Callable[[], Interval | None]
+    # What it would be of populations with these counts: (draws, m).
+    simulated: Callable[[NoDrift, Ints, np.random.Generator], Floats]
+    noise_sd: float = 0.0  # as far as its value tells it
+
+
+def counts_number(
+    points: QueryPoints, noisy: NoisyCounts, score: Score, rng: np.random.Generator
+) -> Number:
+    """As noisy counts tell it. `rng` serves the debiasing only."""
+    design = CountsDesign.of(points, noisy)
+    value, noise_sd = estimate_noisy_counts(points, noisy, score=score, rng=rng)
+
+    def simulated(_model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
+        return design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES)[:, None]
+
+    limits = partial(counts_interval, points, noisy, value, score=score)
+    return Number(value=value, limits=limits, simulated=simulated, noise_sd=noise_sd)
+
+
+def value_number(
+    value: float, statistic: Statistic, limits: Callable[[], Interval | None]
+) -> Number:
+    """As a value with noise of its own tells it, which is a statistic too."""
+
+    def simulated(model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
+        return with_noise(statistic.draw(model, counts, rng), statistic.mechanism)
+
+    return Number(value=value, limits=limits, simulated=simulated)
+
+
+def combined(
+    value: Number, counts: Number, score: Score, points: QueryPoints, records: Ints
+) -> Number:
+    """The best of a value and of noisy counts: weighted by inverse mean squared errors.
+
+    Both are about the very records, so their errors are noise, and what is left of a bias. They are
+    simulated without drift; noise that is seen to be larger than that counts instead.
+    """
+    model, rng = NoDrift.of(points, records, 1.0), public_simulation()
+    held, terms = model.counts(COMPARED, rng), Terms.of(points, records)
+    truths = (terms.scores(held, score.plain) @ terms.weights)[:, None]
+
+    def error(of: Number) -> float:
+        simulated = float(np.mean((of.simulated(model, held, rng) - truths) ** 2))
+        return max(simulated, of.noise_sd**2, TINY)
+
+    of_value, of_counts = error(value), error(counts)
+    share = of_value / (of_value + of_counts)  # of the counts
+    return Number(
+        value=(1 - share) * value.value + share * counts.value,
+        limits=lambda: _between(value.limits(), counts.limits(), share, is_whole(points)),
+        simulated=lambda *of: (1 - share) * value.simulated(*of) + share * counts.simulated(*of),
+    )
+
+
+def _between(
+    one: Interval | None, other: Interval | None, share: float, independent: bool
+) -> Interval | None:
+    """Of 1 - `share` of one number and `share` of the other.
+
+    Half widths are those of errors of the same probability. Independent ones add up in squares;
+    where few cells are asked, the choice of cells is in both.
+    """
+    if one is None or other is None:
+        return one or other
+    (a, b), (c, d) = one.printed, other.printed
+    parts = (1 - share) * (b - a) / 2, share * (d - c) / 2
+    middle = (1 - share) * (a + b) / 2 + share * (c + d) / 2
+    reach = math.hypot(*parts) if independent else sum(parts)
+    printed, sure = (middle - reach, middle + reach), one.guaranteed
+    if sure is not None:  # what is certain is not given up
+        printed = max(printed[0], sure[0]), min(printed[1], sure[1])
+    return Interval(printed if printed[0] <= printed[1] or sure is None else sure, sure)
+
+
+def clamped(value: float, *ranges: tuple[float, float] | None) -> float:
+    """The nearest value within one range after the other.
+
+    >>> clamped(-0.2, (0.0, 1.0), (0.1, 0.3)), clamped(0.5, None)
+    (0.1, 0.5)
+    """
+    for low, high in filter(None, ranges):
+        value = min(max(value, low), high)
+    return value
+
+
+def mean_without_drift(number: Number, possible: tuple[float, float], model: NoDrift) -> float:
+    """What a number that is clamped into its range is on average, if nothing has drifted."""
+    each = RESAMPLES * (len(model.pi) + 1)
+    populations = min(POPULATIONS, max(10, MOST // each))
+    parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
+    rng = public_simulation()
+    found = [number.simulated(model, model.counts(len(part), rng), rng) for part in parts]
+    return float(np.concatenate(found).clip(*possible).mean())
 
 
 def estimates_from_counts(
@@ -231,46 +341,73 @@ def estimates_from_counts(
 
     `rng` serves the debiasing only; it never makes release noise.
     """
-    design = CountsDesign.of(points, noisy)
-    statistic = variation_statistic(design, np.array(noisy.counts))
-    found = [estimate_noisy_counts(points, noisy, score=score, rng=rng) for score in scores]
-    return tuple(
-        Estimate(
-            method=method,
-            value=value,
-            target=score.target,
-            unit=score.unit,
-            payload=payload,
-            noise_sd=noise_sd,
-            limits=partial(counts_interval, points, noisy, value, score=score),
-            statistic=statistic,
-            typical=partial(mean_without_drift, design, score),
-            privacy=privacy,
+    statistic = variation_statistic(CountsDesign.of(points, noisy), np.array(noisy.counts))
+    found = []
+    for score in scores:
+        number, possible = counts_number(points, noisy, score, rng), possible_values(score, points)
+        found.append(
+            Estimate(
+                method=method,
+                value=number.value,
+                target=score.target,
+                unit=score.unit,
+                payload=payload,
+                noise_sd=number.noise_sd,
+                limits=number.limits,
+                statistic=statistic,
+                possible=possible,
+                typical=partial(mean_without_drift, number, possible),
+                privacy=privacy,
+            )
         )
-        for (value, noise_sd), score in zip(found, scores, strict=True)
+    return tuple(found)
+
+
+def beside_counts(
+    found: Estimate,
+    noisy: NoisyCounts,
+    *,
+    mechanism: str,
+    rng: np.random.Generator,
+) -> Estimate:
+    """An estimate with noise of its own, made better by noisy counts of the same view."""
+    statistic = found.statistic
+    if statistic is None or statistic.score is None:
+        return found
+    score, points = statistic.score.plain, statistic.points
+    number = combined(
+        value_number(found.value, statistic, found.limits),
+        counts_number(points, noisy, score, rng),
+        score,
+        points,
+        statistic.records,
+    )
+    return replace(
+        found,
+        value=number.value,
+        noise_sd=None,
+        mechanism=_both(found.privacy.mechanism, mechanism),
+        limits=number.limits,
+        typical=partial(mean_without_drift, number, found.possible),
     )
 
 
-def mean_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> float:
-    """What the estimate from counts with this noise is on average, if nothing has drifted."""
-    each = RESAMPLES * (len(design.points) + 1)
-    populations = min(POPULATIONS, max(10, MOST // each))
-    parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
-    rng = public_simulation()
-    found = [
-        design.simulate(model.counts(len(part), rng), score=score, rng=rng, resamples=RESAMPLES)
-        for part in parts
-    ]
-    return float(np.concatenate(found).mean())
+def _both(value: str, counts: str) -> str:
+    return f"{counts}; and a value of its own with {value}"
 
 
 def answers_from_counts(
-    view: CountedView, scores: Sequence[Score], *, mechanism: str
+    view: CountedView,
+    scores: Sequence[Score],
+    *,
+    mechanism: str,
+    values: Sequence[Statistic] = (),
 ) -> tuple[Answer, ...]:
     """Each divergence of a view from its noisy counts, and what it would be without drift.
 
-    All simulation is public and has a fixed seed: anybody finds the same numbers. `mechanism` is
-    the noise in words. Cost: 30 ms for a divergence of 12 cells, about a second for 500 cells.
+    `values` are those with noise of their own that were released beside the counts. All simulation
+    is public and has a fixed seed: anybody finds the same numbers. `mechanism` is the noise on
+    counts in words. Cost: 30 ms for a divergence of 12 cells, about a second for 500 cells.
 
     >>> from fedprikl.divergence import TV, Skew
     >>> from fedprikl.estimation import CountNoise
@@ -282,20 +419,26 @@ def answers_from_counts(
     >>> found.divergence, round(found.value, 2), round(found.no_drift, 3)
     ('tv', 0.04, 0.006)
     """
-    points, noisy, design, model = view.points, view.noisy, view.design, view.model
-    found = []
+    points, noisy, model, found = view.points, view.noisy, view.model, []
     for score in (each.plain for each in scores):
-        value, _ = estimate_noisy_counts(points, noisy, score=score, rng=public_simulation())
-        interval = counts_interval(points, noisy, value, score=score)
+        number, noise = counts_number(points, noisy, score, public_simulation()), mechanism
+        for each in values:
+            if each.score is not None and each.score.target == score.target and each.mechanism:
+                asked, own = AskedNumber(points, each.records, each.score), each.observed(model)
+                limits = partial(value_interval, own, each.mechanism, asked)
+                value = value_number(own, each, limits)
+                number = combined(value, number, score, points, each.records)
+                noise = _both(str(each.mechanism), mechanism)
+        possible, limit = possible_values(score, points), number.limits()
         found.append(
             Answer(
                 divergence=score.divergence.name,
-                value=value,
-                interval=None if interval is None else interval.printed,
-                no_drift=mean_without_drift(design, score, model),
+                value=clamped(number.value, possible, None if limit is None else limit.printed),
+                interval=None if limit is None else limit.printed,
+                no_drift=mean_without_drift(number, possible, model),
                 target=score.target,
                 unit=score.unit,
-                mechanism=mechanism,
+                mechanism=noise,
             )
         )
     return tuple(found)

@@ -1,5 +1,6 @@
 """Test statistics: what was released, and what it would be of populations without drift."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import Score
+from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
@@ -19,6 +20,7 @@ from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 COUNTS = "counts"  # a statistic that is no divergence: how much noisy counts vary
 LARGEST_CELL = "largest_cell"  # another: the largest standardised deviation of a noisy count
 OUT_OF_DOMAIN = "out_of_domain"  # another: the share of records outside of all cells
+ANYTHING = (-math.inf, math.inf)
 GROUPS = (2, 4, 8)  # of neighbouring cells, and of equally rare ones
 GROUPED_DRAWS = 400  # populations that tell how groups vary without drift
 
@@ -32,7 +34,7 @@ class Statistic:
     `simulated`.
     """
 
-    name: str  # of the divergence, or "counts" or "out_of_domain", which are none
+    name: str  # of the divergence, or "counts", "largest_cell" or "out_of_domain", which are none
     unit: str
     points: QueryPoints  # whose counts it is computed from
     records: Ints  # N_t, per batch
@@ -41,11 +43,49 @@ class Statistic:
     simulated: Callable[[NoDrift, Ints, np.random.Generator], Floats]
     mechanism: Mechanism | None = None
     noise: Callable[[np.random.Generator, Ints], Floats] | None = None  # (draws, m), of each
+    # The least and the largest value that any population has, before noise.
+    possible: Callable[[NoDrift], tuple[float, float]] = lambda _: ANYTHING
+    sparse: bool = False  # finds drift of few cells: see `alarm_shares`
+    score: Score | None = None  # of a divergence
 
     def draw(self, model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
         """Of populations with these counts, (draws, m); without the noise of the mechanism."""
         values = self.simulated(model, counts, rng)
         return values if self.noise is None else np.asarray(values + self.noise(rng, counts))
+
+
+def alarm_shares(sparse: Sequence[bool]) -> Floats:
+    """The share of the false-alarm rate that each statistic of a view has.
+
+    Half of it is for all statistics of sparse drift together, half for all others: which kind of
+    drift comes is not known, and either half costs the other little. A group that is absent leaves
+    its half to the other.
+
+    >>> alarm_shares([False, False, True]).tolist(), alarm_shares([True, True]).tolist()
+    ([0.25, 0.25, 0.5], [0.5, 0.5])
+    """
+    of_kind = np.array([sum(each is kind for each in sparse) for kind in sparse], np.float64)
+    return 1 / (of_kind * len(set(sparse)))
+
+
+def possible_values(score: Score, points: QueryPoints) -> tuple[float, float]:
+    """The least and the largest value of a divergence, in whatever population.
+
+    >>> from fedprikl.reference import all_points
+    >>> [round(end, 2) for end in possible_values(Score(), all_points([0.6, 0.4]))]
+    [0.0, 4.61]
+    """
+    smoothing = score.smoothing
+    if not isinstance(smoothing, Skew) or score.control or not score.finite:
+        return ANYTHING
+    return 0.0, score.divergence.largest(smoothing.gamma, 1 / points.pi_min)
+
+
+def above(values: Floats, threshold: float, mechanism: Mechanism | None) -> Floats:
+    """P(statistic > threshold) of each population, from its values (populations, draws)."""
+    if mechanism is None or threshold == math.inf:
+        return np.asarray((values > threshold).mean(axis=1), dtype=np.float64)
+    return np.asarray(mechanism.survival(threshold - values).mean(axis=1))
 
 
 def scored_statistic(
@@ -63,6 +103,8 @@ def scored_statistic(
             :, None
         ],
         mechanism=mechanism,
+        possible=lambda _: possible_values(score, points),
+        score=score,
     )
 
 
@@ -157,25 +199,84 @@ def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     return np.asarray(alone + _excess(_grouped(groups, noisy), mean, noise + varied))
 
 
-def variation_statistic(design: CountsDesign, counts: Floats) -> Statistic:
+def largest_deviation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
+    """The largest standardised deviation of a noisy count, one per term of the model.
+
+        max_x |h - N Pi| / sqrt(var),   var = noise^2 + d N Pi (1 - Pi)
+
+    Finds what a sum over all cells hides: one cell that fades, or a rare one that grows. `noisy`
+    may have leading axes.
+    """
+    mean, sd = _expected(model, noise_sd)
+    return np.asarray(np.max(np.abs(noisy - mean) / sd, axis=-1))
+
+
+def _expected(model: NoDrift, noise_sd: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each noisy count without drift."""
+    mean = model.records_per_term * model.pi
+    variance = noise_sd**2 + model.design_effects * mean * (1 - model.pi)
+    return mean, np.sqrt(np.maximum(variance, 1e-12))
+
+
+class NoisyPopulations:
+    """Noisy counts of simulated populations: one noise for all statistics of the same counts."""
+
+    def __init__(self, design: CountsDesign) -> None:
+        self._design = design
+        self._held: Ints | None = None
+        self._noisy: Floats = np.zeros(0)
+
+    def of(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """Those of these counts (draws, terms); drawn where other counts were asked for last."""
+        if held is not self._held:
+            self._noisy = held + self._design.draw_noise(rng, len(held))[0]
+            self._held = held
+        return self._noisy
+
+
+def variation_statistic(
+    design: CountsDesign, counts: Floats, populations: NoisyPopulations | None = None
+) -> Statistic:
     """U of public noisy counts, one per point, simulated with noise of the same law.
 
     The estimate itself is a poor statistic of noisy counts: the score of a noisy count is mostly
     bias. Drift makes counts vary more than their sampling and the noise explain.
     """
     noise_sd = design.noise_sd[design.points.batch]
-
-    def simulated(model: NoDrift, held: Ints, rng: np.random.Generator) -> Floats:
-        noisy = held + design.draw_noise(rng, len(held))[0]
-        return variation(noisy, model, noise_sd)[:, None]
-
+    drawn = populations or NoisyPopulations(design)
     return Statistic(
         name=COUNTS,
         unit="",
         points=design.points,
         records=design.records,
         observed=lambda model: float(variation(counts, model, noise_sd)),
-        simulated=simulated,
+        simulated=lambda model, held, rng: variation(drawn.of(held, rng), model, noise_sd)[:, None],
+    )
+
+
+def largest_cell_statistic(
+    design: CountsDesign, counts: Floats, populations: NoisyPopulations | None = None
+) -> Statistic:
+    """The largest standardised deviation of public noisy counts, simulated in the same way."""
+    noise_sd = design.noise_sd[design.points.batch]
+    drawn = populations or NoisyPopulations(design)
+
+    def possible(model: NoDrift) -> tuple[float, float]:
+        """All records in one cell, or none of them."""
+        mean, sd = _expected(model, noise_sd)
+        return 0.0, float(np.max(np.maximum(model.records_per_term - mean, mean) / sd))
+
+    return Statistic(
+        name=LARGEST_CELL,
+        unit="",
+        points=design.points,
+        records=design.records,
+        observed=lambda model: float(largest_deviation(counts, model, noise_sd)),
+        simulated=lambda model, held, rng: largest_deviation(drawn.of(held, rng), model, noise_sd)[
+            :, None
+        ],
+        possible=possible,
+        sparse=True,
     )
 
 
@@ -184,12 +285,12 @@ def out_of_domain_statistic(points: QueryPoints, noisy: NoisyCounts, law: OutOfD
 
     One batch, all cells asked. Those of a simulated population are drawn apart from its counts,
     from the law of what the reference has missed: both rise together, so this errs towards
-    fewer alarms of the two together.
+    fewer alarms of the two together. They are no fewer than its counts leave out.
     """
     (records,), (noise,) = noisy.records, noisy.noise
 
     def simulated(_model: NoDrift, held: Ints, rng: np.random.Generator) -> Floats:
-        outside = law.draw(records, len(held), rng)
+        outside = np.maximum(law.draw(records, len(held), rng), records - held.sum(axis=1))
         on_count = noise.draw(rng, (len(held), 1))[:, 0]
         return np.asarray((outside + on_count) / records)[:, None]
 
@@ -200,4 +301,25 @@ def out_of_domain_statistic(points: QueryPoints, noisy: NoisyCounts, law: OutOfD
         records=np.array([records]),
         observed=lambda _: noisy.out_of_domain[0] / records,
         simulated=simulated,
+        possible=lambda _: (0.0, 1.0),
+        sparse=True,
     )
+
+
+def counts_statistics(
+    points: QueryPoints, noisy: NoisyCounts, outside: OutOfDomain | None
+) -> tuple[Statistic, ...]:
+    """All statistics of the noisy counts of a view.
+
+    `outside` is the law of records outside its cells. They are counted where all cells are asked of
+    one batch.
+    """
+    design, counts = CountsDesign.of(points, noisy), np.array(noisy.counts)
+    populations = NoisyPopulations(design)
+    found = (
+        variation_statistic(design, counts, populations),
+        largest_cell_statistic(design, counts, populations),
+    )
+    if outside is None or points.batches > 1:
+        return found
+    return (*found, out_of_domain_statistic(points, noisy, outside))

@@ -22,7 +22,7 @@ from fedprikl.estimation.scoring import (
     score_sensitivity,
     weighted_score,
 )
-from fedprikl.estimation.statistic import Statistic, scored_statistic
+from fedprikl.estimation.statistic import Statistic, possible_values, scored_statistic
 from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
@@ -114,6 +114,7 @@ def scored_estimate(
         value=value,
         target=score.target,
         unit=score.unit,
+        possible=possible_values(score, points),
         payload=points.payload,
         noise_sd=mechanism.standard_deviation,
         limits=partial(value_interval, value, mechanism, asked),
@@ -142,6 +143,7 @@ def adaptive_estimate(
         value=value,
         target=asked.score.target,
         unit=asked.score.unit,
+        possible=possible_values(asked.score, asked.points),
         payload=asked.points.payload,
         statistic=adaptive_statistic(asked, value, epsilon),
         limits=partial(adaptive_interval, value, epsilon, asked),
@@ -184,6 +186,8 @@ def adaptive_statistic(asked: AskedNumber, value: float, epsilon: float) -> Stat
         observed=lambda _: value,
         simulated=before_noise,
         noise=noise,
+        possible=lambda _: possible_values(score, points),
+        score=score,
     )
 
 

@@ -8,7 +8,7 @@ series, thresholds lie equally deep in smooth tails, and how deep is found by si
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,8 +17,18 @@ import numpy as np
 from fedprikl.checks import Floats, check_false_alarm
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.findable import findable_drift
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.statistic import COUNTS, LARGEST_CELL, OUT_OF_DOMAIN, Statistic
+from fedprikl.estimation.simulated_releases import noise_quantiles
+from fedprikl.estimation.statistic import (
+    ANYTHING,
+    COUNTS,
+    LARGEST_CELL,
+    OUT_OF_DOMAIN,
+    Statistic,
+    above,
+    alarm_shares,
+)
 from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 from fedprikl.search import bisect
@@ -31,6 +41,8 @@ KNEE = 0.1  # the share of populations beyond which the tail's decay is fitted o
 TIE = 1e-9  # of depths: populations at the knee differ by rounding, and none of them is beyond it
 PRIOR = 50.0  # populations beyond the knee that would agree with the Gamma law
 NODES, GRID, FURTHEST = 96, 192, 45.0  # exp(-45): no threshold lies further out
+QUANTILES = 64  # of noise, where a mean is wanted
+TINY = 1e-300
 FITTED = 2_000  # populations that the tails are fitted to, apart from those that are counted
 
 
@@ -57,16 +69,20 @@ class JudgedStatistic:
         return self.value > self.threshold
 
     @property
+    def ratio(self) -> float:
+        """How many times its threshold it is; a threshold of 0 or below is reached or is not."""
+        if self.threshold > 0:
+            return max(self.value, 0.0) / self.threshold
+        return math.inf if self.exceeds else 0.0
+
+    @property
     def words(self) -> str:
         """What is tested, and how many times its threshold it is.
 
         >>> print(JudgedStatistic(name="tv", value=0.031, threshold=0.022, unit="").words)
         tv (1.4 times its threshold)
         """
-        name = WORDS.get(self.name, self.name)
-        if not self.threshold > 0:
-            return f"{name} ({'above' if self.exceeds else 'not above'} its threshold)"
-        return f"{name} ({_unlike_one(max(self.value, 0.0) / self.threshold)} times its threshold)"
+        return f"{WORDS.get(self.name, self.name)} ({_unlike_one(self.ratio)} times its threshold)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +100,8 @@ class Verdict:
     >>> verdict.drifted, verdict.exceeding, verdict.outcome
     (True, ('tv',), 'drift')
     >>> print(verdict)  # doctest: +NORMALIZE_WHITESPACE
-    Drift found: tv (1.4 times its threshold), not kl (0.8 times its threshold); populations without
-    drift exceed any threshold at most 1% of the time
+    Drift found: tv (1.4 times its threshold); populations without drift exceed any threshold at
+    most 1% of the time
     """
 
     statistics: tuple[JudgedStatistic, ...]
@@ -132,13 +148,10 @@ class Verdict:
             related = ", if records of one client are unrelated (no client ids show it),"
         elif self.design_effect != 1:
             related = f" (design effect {self.design_effect:.3g})"
-        above, below = (
-            _listed([each.words for each in self.statistics if each.exceeds is exceeds])
-            for exceeds in (True, False)
-        )
-        found = f"No drift found: {below}"
-        if above:
-            found = f"Drift found: {above}{f', not {below}' if below else ''}"
+        found = "Drift found: " + _listed([each.words for each in self.statistics if each.exceeds])
+        if not self.drifted:
+            closest = max(self.statistics, key=lambda each: each.ratio)
+            found = f"No drift found: closest is {closest.words}"
         any_of = "any" if len(self.statistics) > 1 else "the"
         return (
             f"{found}; populations without drift{related} exceed {any_of} threshold "
@@ -194,17 +207,18 @@ class NullValues:
 
     values: Floats
     mechanism: Mechanism | None = None
+    possible: tuple[float, float] = ANYTHING  # the least and the largest value of any population
+    sparse: bool = False  # which half of the alarm rate it shares: see `alarm_shares`
+    noise: Floats | None = None  # in the values, where it depends on the counts
 
     @property
     def mean(self) -> float:
-        """Over all populations; noise of a mechanism has mean 0."""
-        return float(self.values.mean())
+        """Of the released value, clamped into what is possible."""
+        return float(with_noise(self.values, self.mechanism).clip(*self.possible).mean())
 
     def above(self, threshold: float) -> Floats:
         """P(statistic > threshold), of each population."""
-        if self.mechanism is None:
-            return np.asarray((self.values > threshold).mean(axis=1), dtype=np.float64)
-        return self.mechanism.survival(threshold - self.values[:, 0])
+        return above(self.values, threshold, self.mechanism)
 
     def at_level(self, level: float) -> float:
         """The least threshold that a share `level` of all populations exceeds, at most."""
@@ -218,6 +232,13 @@ class NullValues:
         return np.sort(self.values, axis=None)
 
 
+def with_noise(values: Floats, mechanism: Mechanism | None) -> Floats:
+    """Values (populations, m) as they are released: with noise at many of its quantiles."""
+    if mechanism is None:
+        return values
+    return np.asarray(values[:, :1] + noise_quantiles(mechanism, QUANTILES))
+
+
 def any_above(nulls: Sequence[NullValues], thresholds: Sequence[float]) -> Floats:
     """P(any statistic above its threshold), of each population; noises are independent."""
     calm = [1 - null.above(t) for null, t in zip(nulls, thresholds, strict=True)]
@@ -227,28 +248,54 @@ def any_above(nulls: Sequence[NullValues], thresholds: Sequence[float]) -> Float
 def joint_thresholds(nulls: Sequence[NullValues], *, false_alarm: float) -> tuple[float, ...]:
     """A threshold for each statistic: P(any exceeds its own) <= false_alarm without drift.
 
-    Every statistic exceeds its threshold equally often. The values are of the same populations;
-    given one, the noises of different statistics are independent, so that
+    Statistics exceed their thresholds in proportion to their `alarm_shares`. The values are of the
+    same populations; given one, the noises of different statistics are independent, so that
 
         P(any | population) = 1 - product over statistics of (1 - P(above | population))
 
     and its upper 99% confidence limit over the populations stays within the rate, as in
-    `alarm_threshold`.
+    `alarm_threshold`. Infinite: the statistic is hopeless, and has no share of the rate.
     """
     rate = _check_draws(len(nulls[0].values), false_alarm)
+    return hopeful_thresholds(nulls, lambda some: _joint([nulls[i] for i in some], rate))
+
+
+def hopeful_thresholds(
+    nulls: Sequence[NullValues], thresholds: Callable[[Sequence[int]], Sequence[float]]
+) -> tuple[float, ...]:
+    """The thresholds of all statistics that some population could exceed; of others infinite.
+
+    A threshold that is not below the largest possible value is exceeded by noise alone. The most
+    hopeless statistic is left out, and `thresholds` are found again for the others. That depends
+    on the design only.
+    """
+    hopeful = list(range(len(nulls)))
+    while hopeful:
+        found = thresholds(hopeful)
+        largest = [max(nulls[i].possible[1], TINY) for i in hopeful]
+        excess = np.array(found) / largest
+        if excess.max() < 1:
+            known = dict(zip(hopeful, found, strict=True))
+            return tuple(known.get(i, math.inf) for i in range(len(nulls)))
+        del hopeful[int(np.argmax(excess))]
+    return (math.inf,) * len(nulls)
+
+
+def _joint(nulls: Sequence[NullValues], rate: float) -> tuple[float, ...]:
+    """Thresholds for statistics of the same populations, hopeless or not."""
     if len(nulls) == 1 and nulls[0].values.shape[1] == 1:
-        return (
-            alarm_threshold(nulls[0].values[:, 0], nulls[0].mechanism, false_alarm=false_alarm),
-        )
+        return (alarm_threshold(nulls[0].values[:, 0], nulls[0].mechanism, false_alarm=rate),)
+    shares = alarm_shares([null.sparse for null in nulls])
 
     def thresholds(level: float) -> tuple[float, ...]:
-        return tuple(null.at_level(level) for null in nulls)
+        levels = (level * shares).tolist()
+        return tuple(null.at_level(each) for null, each in zip(nulls, levels, strict=True))
 
     def fits(level: float) -> bool:
         return upper_limit(any_above(nulls, thresholds(level))) <= rate
 
-    least = rate / (4 * len(nulls))  # by the union bound it fits
-    return thresholds(bisect(fits, least, rate, halvings=HALVINGS)[0])
+    # By the union bound a quarter of the rate fits; no statistic alone has more than all of it.
+    return thresholds(bisect(fits, rate / 4, rate / float(shares.max()), halvings=HALVINGS)[0])
 
 
 def alarm_threshold(values: Floats, mechanism: Mechanism | None, *, false_alarm: float) -> float:
@@ -312,12 +359,22 @@ def simulate_together(
 ) -> tuple[NullValues, ...]:
     """All statistics of the same simulated populations without drift."""
     rng, found = rng or public_simulation(), [list[Floats]() for _ in statistics]
+    noises = [list[Floats]() for _ in statistics]
     for counts in model.chunks(draws, rng):
-        for values, statistic in zip(found, statistics, strict=True):
-            values.append(statistic.draw(model, counts, rng))
+        for values, noise, statistic in zip(found, noises, statistics, strict=True):
+            values.append(statistic.simulated(model, counts, rng))
+            if statistic.noise is not None:
+                noise.append(statistic.noise(rng, counts))
+                values[-1] = values[-1] + noise[-1]
     return tuple(
-        NullValues(np.concatenate(values), statistic.mechanism)
-        for values, statistic in zip(found, statistics, strict=True)
+        NullValues(
+            np.concatenate(values),
+            statistic.mechanism,
+            statistic.possible(model),
+            statistic.sparse,
+            np.concatenate(noise) if noise else None,
+        )
+        for values, noise, statistic in zip(found, noises, statistics, strict=True)
     )
 
 
@@ -335,28 +392,40 @@ def judge_together(
     if nulls is None:
         nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
     thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
-    return _verdict(statistics, model, thresholds, false_alarm)
+    return _verdict(statistics, model, nulls, thresholds, false_alarm)
 
 
 def _verdict(
     statistics: Sequence[Statistic],
     model: NoDrift,
+    nulls: Sequence[NullValues],
     thresholds: Sequence[float],
     false_alarm: float,
 ) -> Verdict:
-    """What was released, beside the thresholds."""
-    return Verdict(
-        statistics=tuple(
+    """What was released, beside the thresholds; hopeless statistics are left out."""
+    judged, noises, shown = [], [], []
+    for statistic, null, limit in zip(statistics, nulls, thresholds, strict=True):
+        if limit == math.inf:
+            continue
+        least, largest = null.possible
+        threshold = max(limit, least)  # so that a value that is clamped exceeds it no sooner
+        judged.append((statistic, threshold))
+        noises.append(null.noise)
+        shown.append(
             JudgedStatistic(
                 name=statistic.name,
-                value=statistic.observed(model),
+                value=min(max(statistic.observed(model), least), largest),
                 threshold=threshold,
                 unit=statistic.unit,
             )
-            for statistic, threshold in zip(statistics, thresholds, strict=True)
-        ),
+        )
+    can_tell, findable = findable_drift(judged, model, noises)
+    return Verdict(
+        statistics=tuple(shown),
         false_alarm=false_alarm,
         design_effect=model.design_effect,
+        can_tell=can_tell,
+        findable=findable,
     )
 
 
@@ -491,12 +560,18 @@ class ColumnNull:
         drawn = simulate_together(statistics, model, draws=FITTED + draws, rng=rng)
         return cls(
             tuple(tail_of(null.values[:FITTED].ravel(), null.mechanism) for null in drawn),
-            tuple(NullValues(null.values[FITTED:], null.mechanism) for null in drawn),
+            tuple(replace(null, values=null.values[FITTED:]) for null in drawn),
         )
 
     def thresholds(self, depth: float) -> tuple[float, ...]:
-        """Of each statistic, in its unit."""
-        return tuple(tail.threshold(depth) for tail in self.tails)
+        """Of each statistic, in its unit: the deeper the less of the alarm rate it has."""
+
+        def of_some(places: Sequence[int]) -> list[float]:
+            shares = alarm_shares([self.values[i].sparse for i in places]).tolist()
+            deeper = [depth - math.log(share) for share in shares]
+            return [self.tails[i].threshold(d) for i, d in zip(places, deeper, strict=True)]
+
+        return hopeful_thresholds(self.values, of_some)
 
     def alarms(self, depth: float) -> Floats:
         """P(any statistic above its threshold), of each counted population."""
@@ -570,17 +645,20 @@ def judge_columns(
     rng, draws = public_simulation(), simulated_draws(rate)
     nulls = [ColumnNull.simulate(column, draws, rng) for column in columns]
 
-    def judge(alarms: float) -> tuple[Verdict, ...]:
-        depth = common_depth(nulls, alarms)
-        return tuple(
-            _verdict(statistics, model, null.thresholds(depth), rate)
-            for (model, statistics), null in zip(columns, nulls, strict=True)
+    def drifted(thresholds: Sequence[Sequence[float]]) -> int:
+        return sum(
+            any(each.observed(model) > t for each, t in zip(statistics, limits, strict=True))
+            for (model, statistics), limits in zip(columns, thresholds, strict=True)
         )
 
     expected = 1 if control == "family" else len(columns)
     while True:  # the largest number of columns that are as many as were expected
-        verdicts = judge(rate * expected)
-        found = sum(verdict.drifted for verdict in verdicts)
-        if expected == 1 or found >= expected:
-            return verdicts
+        depth = common_depth(nulls, rate * expected)
+        thresholds = [null.thresholds(depth) for null in nulls]
+        if expected == 1 or (found := drifted(thresholds)) >= expected:
+            break
         expected = max(found, 1)
+    return tuple(
+        _verdict(statistics, model, null.values, limits, rate)
+        for (model, statistics), null, limits in zip(columns, nulls, thresholds, strict=True)
+    )

@@ -6,7 +6,7 @@ makes estimates of it, with intervals, as often as anybody likes.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fedprikl.estimation import (
     Estimates,
     NoisyCounts,
     NoisyViews,
+    beside_counts,
     estimates_from_counts,
     noise_counts,
     score_sensitivity,
@@ -26,7 +27,7 @@ from fedprikl.estimation import (
 )
 from fedprikl.estimation.adaptive import adaptive_value
 from fedprikl.estimation.scoring import AskedNumber
-from fedprikl.estimation.statistic import Statistic, scored_statistic
+from fedprikl.estimation.statistic import Statistic, counts_statistics, scored_statistic
 from fedprikl.estimation.trusted_aggregator import TRUST, adaptive_estimate, scored_estimate
 from fedprikl.privacy import (
     Calibrated,
@@ -47,8 +48,10 @@ from fedprikl.protocol.sums import (
     asked_views,
 )
 from fedprikl.reference import (
+    OutOfDomain,
     QueryPoints,
     Reference,
+    View,
     inclusion_probabilities,
     spread_shares,
 )
@@ -57,6 +60,7 @@ METHODS = {
     "aggregator": "noisy counts of a trusted aggregator",
     "none": "noisy counts, no trusted party",
 }
+ROUNDING = 1e-9  # of probabilities that sum to 1
 NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
 
 
@@ -174,13 +178,15 @@ def estimate_sums(
     *,
     source: NoiseSource,
     rng: np.random.Generator,
+    outside: OutOfDomain | None = None,
 ) -> Estimates:
     """Noise, and what follows from it: an estimate for each question. `cohorts` are their sizes.
 
-    `rng` serves the debiasing of noisy counts only; it never makes release noise.
+    `rng` serves the debiasing of noisy counts only; it never makes release noise. `outside` is
+    that of `law_outside`, for the whole.
     """
     noised = noise_sums(trust, points, batches, source=source)
-    return explain(trust, points, noised, cohorts, rng=rng)
+    return explain(trust, points, noised, cohorts, rng=rng, outside=outside)
 
 
 def explain(
@@ -190,9 +196,10 @@ def explain(
     cohorts: Sequence[int],
     *,
     rng: np.random.Generator,
+    outside: OutOfDomain | None = None,
 ) -> Estimates:
     """The estimates that noised numbers are, with intervals: all of it post-processing."""
-    reading = _Reading(trust, points, noised, rng)
+    reading = _Reading(trust, points, noised, rng, outside)
     if isinstance(trust, NoisyHistogram):
         reading.read_shares(trust.worst_share(cohorts))
     else:
@@ -211,16 +218,25 @@ class _Reading:
     points: Sequence[QueryPoints]  # of each view
     noised: Noised
     rng: np.random.Generator
+    outside: OutOfDomain | None  # the law of records outside the whole's cells
     each: dict[Question, Estimate] = field(default_factory=dict)
     stated: list[PrivacyStatement] = field(default_factory=list)
     values: list[list[Statistic]] = field(default_factory=list)  # of each question, by column
     noisy: dict[Columns, NoisyCounts] = field(default_factory=dict)
     mechanism: str = ""  # of the counts of columns
+    of_whole: str = ""  # of those of the whole
 
     def estimates(self) -> Estimates:
         """All that was read."""
-        plan, counts = self.trust.plan, dict(self.noisy)
+        plan, counts, counted = self.trust.plan, dict(self.noisy), tuple[Statistic, ...]()
         whole, columns = counts.pop(WHOLE, None), None
+        if whole is not None:
+            counted = counts_statistics(self.points[0], whole, self.outside)
+            for question, found in self.each.items():
+                if question.release != "counts":
+                    self.each[question] = beside_counts(
+                        found, whole, mechanism=self.of_whole, rng=self.rng
+                    )
         if counts:
             columns = NoisyViews(
                 counts=tuple(counts.values()),
@@ -237,6 +253,7 @@ class _Reading:
             payload=self._payload(self.points),
             records=sum(self.noised.records),
             noisy_counts=whole,
+            counted=counted,
         )
 
     def read(self, noise: QuestionNoise, numbers: Sequence[Sequence[float]]) -> None:
@@ -256,6 +273,7 @@ class _Reading:
         for columns, counts in zip(question.views, numbers, strict=True):
             self._read_counts(columns, counts, laws)
         if question.of_whole:
+            self.of_whole = str(law.noise)
             self._read_off(noise.questions, self.points[:1])
         else:
             self.mechanism = str(law.noise)
@@ -363,6 +381,20 @@ class _Reading:
             sensitivity=law.noise.sensitivity if question.of_whole else None,
             insecure=self.noised.insecure,
         )
+
+
+def law_outside(
+    plan: Plan, view: View, points: QueryPoints, *, clients: int, records: int
+) -> OutOfDomain | None:
+    """How many records lie in no cell of a view without drift; None where that is not counted.
+
+    Of the whole, records that the reference itself has outside are a cell, which is asked.
+    """
+    if not view.columns and (points.batches > 1 or math.fsum(points.pi.tolist()) < 1 - ROUNDING):
+        return None
+    effect = plan.verdict.design_effect
+    law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
+    return law if view.columns else replace(law, known=0.0)
 
 
 def _share_law(share: SharedMechanism, variance: float) -> CountNoise:

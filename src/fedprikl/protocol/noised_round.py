@@ -28,8 +28,9 @@ from fedprikl.estimation import (
     judge_columns,
     shifted_cells,
 )
+from fedprikl.estimation.estimate import clamped
 from fedprikl.privacy import Head, Ledger, PrivacyStatement, total_epsilon
-from fedprikl.protocol.answering import Noised, counted_by_batch, explain, points_of
+from fedprikl.protocol.answering import Noised, counted_by_batch, explain, law_outside, points_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, ReleasedPeriod
@@ -80,7 +81,9 @@ def answer_columns(
     found = []
     for i, (view, held) in enumerate(zip(views, counted, strict=True)):
         verdict = verdicts[i] if verdicts else None
-        answers = or_none(partial(answers_from_counts, held, scores, mechanism=mechanism))
+        values = released.values_of(i)
+        read = partial(answers_from_counts, held, scores, mechanism=mechanism, values=values)
+        answers = or_none(read)
         marks = shifted[i] if shifted and verdict and verdict.drifted else np.zeros(view.size, int)
         found.append(
             ColumnAnswer(
@@ -102,10 +105,10 @@ def _judge(
     clients: int,
 ) -> tuple[Verdict, ...]:
     """On all views together."""
-    columns, effect = [], plan.verdict.design_effect
+    columns = []
     for i, (view, held) in enumerate(zip(views, counted, strict=True)):
         (records,) = held.noisy.records
-        law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
+        law = law_outside(plan, view, held.points, clients=clients, records=records)
         columns.append((held.model, released.statistics(i, held.points, law)))
     rate, control = plan.false_alarm_of_each, plan.verdict.control
     return judge_columns(columns, false_alarm=rate, control=control)
@@ -179,13 +182,20 @@ class NoisedRound:
 
         `head` is that of the ledger with the reservation of the round.
         """
-        views = asked_views(plan, reference)
+        views, outside = asked_views(plan, reference), None
+        clients = sum(each.included for each in self.outcomes)
+        if self.points is not None:
+            records = sum(self.noised.records)
+            outside = law_outside(
+                plan, reference.whole, self.points, clients=clients, records=records
+            )
         estimates = explain(
             trust_of(plan),
             points_of(plan, reference, self.points),
             self.noised,
             [outcome.clients for outcome in self.outcomes],
             rng=_generator(self.simulation),
+            outside=outside,
         )
         verdict: Verdict | None = None
         no_drift: tuple[float | None, ...] = (None,) * len(estimates.each)
@@ -193,7 +203,7 @@ class NoisedRound:
             spread = plan.spread(reference.whole, counted_by_batch(plan, self.outcomes))
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
             verdict, no_drift = judged or (verdict, no_drift)
-        columns, clients = estimates.columns, sum(each.included for each in self.outcomes)
+        columns = estimates.columns
         return Release(
             round_id=self.round_id,
             request=self.request,
@@ -273,13 +283,13 @@ def _answers(
     return tuple(
         Answer(
             divergence=question.divergence,
-            value=found.value,
+            value=clamped(found.value, found.possible, None if limit is None else limit.printed),
             interval=None if limit is None else limit.printed,
             guaranteed=None if limit is None else limit.guaranteed,
             no_drift=typical,
             target=found.target,
             unit=found.unit,
-            mechanism=found.privacy.mechanism,
+            mechanism=found.mechanism or found.privacy.mechanism,
         )
         for question, found, limit, typical in zip(
             plan.about_whole, estimates.each, limits, no_drift, strict=True

@@ -1,0 +1,119 @@
+"""What a verdict could have found, from its design and its thresholds alone: public.
+
+Drifts towards extremes: a record keeps its value, or takes one of an extreme population E,
+
+    P_s = (1 - s) Pi + s E,    TV(Pi, P_s) = s TV(Pi, E)
+
+Populations without drift are simulated, their records moved, and the verdict's statistics computed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.noisy_counts import whole_counts
+from fedprikl.estimation.statistic import Statistic, above
+from fedprikl.search import bisect
+
+POPULATIONS = 200
+POWER = 0.5
+UNSURE = 0.08  # of a power that so few populations tell: more than two standard deviations
+SMALLEST, HALVINGS = 1 / 1024, 7  # of the size that is sought, in shares of the largest; to 6%
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extreme:
+    """A population that all drift leads to."""
+
+    tv: float  # TV(Pi, E)
+    # Counts without drift (draws, terms), of whose records a share has moved.
+    moved: Callable[[Ints, float, np.random.Generator], Ints]
+
+
+def extremes(model: NoDrift, known: float) -> list[Extreme]:
+    """All records in no asked cell, in the heaviest, in the rarest, and in none of the heavy ones.
+
+    `known` is the mass of the asked cells.
+    """
+    pi, records = model.pi, model.records_per_term
+    order = np.argsort(-pi, kind="stable")
+
+    def away(counts: Ints, share: float, rng: np.random.Generator) -> Ints:
+        return rng.binomial(counts, 1 - share)
+
+    def into(term: int) -> Extreme:
+        def moved(counts: Ints, share: float, rng: np.random.Generator) -> Ints:
+            others = np.maximum(records[term] - counts[:, term], 0)
+            found = away(counts, share, rng)
+            found[:, term] = counts[:, term] + rng.binomial(others, share)
+            return found
+
+        return Extreme(1 - float(pi[term]), moved)
+
+    found = [Extreme(min(known, 1.0), away)]
+    if len(pi) == 1:
+        return found
+    found += [into(int(order[0])), into(int(order[-1]))]
+    mass = np.cumsum(pi[order]) / pi.sum()
+    heavy = order[: min(int(np.searchsorted(mass, 0.5)) + 1, len(order) - 1)]
+    weights = np.where(np.isin(np.arange(len(pi)), heavy), 0.0, records * pi)
+    weights /= weights.sum()
+
+    def emptied(counts: Ints, share: float, rng: np.random.Generator) -> Ints:
+        moved = counts.copy()
+        moved[:, heavy] = rng.binomial(counts[:, heavy], 1 - share)
+        gone = (counts - moved).sum(axis=1, keepdims=True)
+        return moved + whole_counts(gone * weights, rng).astype(np.int64)
+
+    return [*found, Extreme(known * float(mass[len(heavy) - 1]), emptied)]
+
+
+def findable_drift(
+    judged: Sequence[tuple[Statistic, float]], model: NoDrift, noises: Sequence[Floats | None]
+) -> tuple[bool, float | None]:
+    """Whether a verdict can tell, and the least total variation that half of the time is found.
+
+    It can tell if towards any extreme a drift of half the largest possible size is found half of
+    the time. None: not even the extremes are. `judged` are statistics with their thresholds,
+    `noises` the usual noise of those whose noise depends on the counts, (draws, repetitions).
+    Cost: 20 ms for 12 cells, half a second for 500.
+    """
+    if not judged:
+        return False, None
+    points = judged[0][0].points
+    _, first = np.unique(points.cells, return_index=True)
+    directions = extremes(model, math.fsum(points.pi[first].tolist()))
+    counts = model.counts(POPULATIONS, public_simulation())
+
+    def power(towards: Extreme, tv: float) -> float:
+        rng = public_simulation()
+        held = towards.moved(counts, min(tv / towards.tv, 1.0), rng)
+        missed = np.ones(POPULATIONS)
+        for (statistic, threshold), noise in zip(judged, noises, strict=True):
+            values = statistic.simulated(model, held, rng)
+            if noise is not None:
+                values = values + noise[:POPULATIONS]
+            missed *= 1 - above(values, threshold, statistic.mechanism)
+        return float(1 - missed.mean())
+
+    least = math.inf
+    for each in directions:
+        most = min(least, each.tv)
+        if most <= 0 or power(each, most) < POWER:
+            continue
+
+        def finds(halvings: float, most: float = most, towards: Extreme = each) -> bool:
+            return power(towards, most * 2**-halvings) >= POWER
+
+        furthest = -math.log2(SMALLEST)
+        fewest = furthest if finds(furthest) else bisect(finds, 0.0, furthest, halvings=HALVINGS)[0]
+        least = most * 2**-fewest
+    half = max(each.tv for each in directions) / 2
+    can_tell = least <= half or any(
+        power(each, min(half, each.tv)) >= POWER - UNSURE for each in directions if each.tv > 0
+    )
+    return can_tell, None if least == math.inf else least
