@@ -393,7 +393,7 @@ def beside_counts(
 
 
 def _both(value: str, counts: str) -> str:
-    return f"{counts}; and a value of its own with {value}"
+    return f"{value} on a value, and {counts}"
 
 
 def answers_from_counts(

@@ -19,10 +19,10 @@ from fedprikl.estimation.noisy_counts import whole_counts
 from fedprikl.estimation.statistic import Statistic, above
 from fedprikl.search import bisect
 
-POPULATIONS = 200
+POPULATIONS = 400
 POWER = 0.5
-UNSURE = 0.08  # of a power that so few populations tell: more than two standard deviations
-SMALLEST, HALVINGS = 1 / 1024, 7  # of the size that is sought, in shares of the largest; to 6%
+UNSURE = 0.08  # of a power that so few populations tell: three standard deviations
+SMALLEST, HALVINGS = 2**-16, 9  # of the size that is sought, in shares of the largest; to 2%
 
 
 @dataclass(frozen=True, slots=True, eq=False)
