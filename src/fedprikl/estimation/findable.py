@@ -35,9 +35,8 @@ class Extreme:
 
 
 def extremes(model: NoDrift, known: float) -> list[Extreme]:
-    """All records in no asked cell, in the heaviest, in the rarest, and in none of the heavy ones.
-
-    `known` is the mass of the asked cells.
+    """All records in no asked cell, in the heaviest one, in the rarest one; and half of the mass,
+    of heavy cells or of rare ones, in all others. `known` is the mass of the asked cells.
     """
     pi, records = model.pi, model.records_per_term
     order = np.argsort(-pi, kind="stable")
@@ -54,22 +53,25 @@ def extremes(model: NoDrift, known: float) -> list[Extreme]:
 
         return Extreme(1 - float(pi[term]), moved)
 
+    def emptied(order: Ints) -> Extreme:
+        mass = np.cumsum(pi[order]) / pi.sum()
+        gone = order[: min(int(np.searchsorted(mass, 0.5)) + 1, len(order) - 1)]
+        weights = records * pi
+        weights[gone] = 0.0
+        weights /= weights.sum()
+
+        def moved(counts: Ints, share: float, rng: np.random.Generator) -> Ints:
+            left = counts.copy()
+            left[:, gone] = away(counts[:, gone], share, rng)
+            free = (counts - left).sum(axis=1, keepdims=True)
+            return left + whole_counts(free * weights, rng).astype(np.int64)
+
+        return Extreme(known * float(mass[len(gone) - 1]), moved)
+
     found = [Extreme(min(known, 1.0), away)]
-    if len(pi) == 1:
-        return found
-    found += [into(int(order[0])), into(int(order[-1]))]
-    mass = np.cumsum(pi[order]) / pi.sum()
-    heavy = order[: min(int(np.searchsorted(mass, 0.5)) + 1, len(order) - 1)]
-    weights = np.where(np.isin(np.arange(len(pi)), heavy), 0.0, records * pi)
-    weights /= weights.sum()
-
-    def emptied(counts: Ints, share: float, rng: np.random.Generator) -> Ints:
-        moved = counts.copy()
-        moved[:, heavy] = rng.binomial(counts[:, heavy], 1 - share)
-        gone = (counts - moved).sum(axis=1, keepdims=True)
-        return moved + whole_counts(gone * weights, rng).astype(np.int64)
-
-    return [*found, Extreme(known * float(mass[len(heavy) - 1]), emptied)]
+    if len(pi) > 1:
+        found += [into(int(order[0])), into(int(order[-1])), emptied(order), emptied(order[::-1])]
+    return found
 
 
 def findable_drift(
