@@ -1,6 +1,5 @@
 """Answers: one number with its interval, as it is shown; and estimates, which can be judged."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,7 +9,6 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.adaptive import is_whole
 from fedprikl.estimation.interval import Interval, counts_interval, value_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import (
@@ -233,7 +231,7 @@ class Number:
     limits: Callable[[], Interval | None]
     # What it would be of populations with these counts: (draws, m).
     simulated: Callable[[NoDrift, Ints, np.random.Generator], Floats]
-    noise_sd: float = 0.0  # as far as its value tells it
+    noise_sd: float | None = None  # of the noise in it, where it is known
 
 
 def counts_number(
@@ -261,49 +259,27 @@ def value_number(
     return Number(value=value, limits=limits, simulated=simulated)
 
 
-def combined(
-    value: Number, counts: Number, score: Score, points: QueryPoints, records: Ints
-) -> Number:
-    """The best of a value and of noisy counts: weighted by inverse mean squared errors.
+def combined(value: Number, counts: Number, score: Score, design: CountsDesign) -> Number:
+    """The best of a value and of noisy counts: weighted by inverse squares of their usual errors.
 
     Both are about the very records, so their errors are noise, and what is left of a bias. They are
-    simulated without drift; noise that is seen to be larger than that counts instead.
+    simulated without drift, so that weights depend on the design only. The interval is that of the
+    better one. Medians: an out-of-domain count that noise lifts out of its dead zone is a rare and
+    large error.
     """
-    model, rng = NoDrift.of(points, records, 1.0), public_simulation()
-    held, terms = model.counts(COMPARED, rng), Terms.of(points, records)
+    model, rng = NoDrift.of(design.points, design.records, 1.0), public_simulation()
+    held, terms = model.counts(COMPARED, rng), Terms.of(design.points, design.records)
     truths = (terms.scores(held, score.plain) @ terms.weights)[:, None]
-
-    def error(of: Number) -> float:
-        simulated = float(np.mean((of.simulated(model, held, rng) - truths) ** 2))
-        return max(simulated, of.noise_sd**2, TINY)
-
-    of_value, of_counts = error(value), error(counts)
-    share = of_value / (of_value + of_counts)  # of the counts
+    blur, other = (
+        float(np.median(np.abs(each.simulated(model, held, rng) - truths))) ** 2
+        for each in (value, counts)
+    )
+    share = blur / max(blur + other, TINY)  # of the counts
     return Number(
         value=(1 - share) * value.value + share * counts.value,
-        limits=lambda: _between(value.limits(), counts.limits(), share, is_whole(points)),
+        limits=counts.limits if share > 0.5 else value.limits,
         simulated=lambda *of: (1 - share) * value.simulated(*of) + share * counts.simulated(*of),
     )
-
-
-def _between(
-    one: Interval | None, other: Interval | None, share: float, independent: bool
-) -> Interval | None:
-    """Of 1 - `share` of one number and `share` of the other.
-
-    Half widths are those of errors of the same probability. Independent ones add up in squares;
-    where few cells are asked, the choice of cells is in both.
-    """
-    if one is None or other is None:
-        return one or other
-    (a, b), (c, d) = one.printed, other.printed
-    parts = (1 - share) * (b - a) / 2, share * (d - c) / 2
-    middle = (1 - share) * (a + b) / 2 + share * (c + d) / 2
-    reach = math.hypot(*parts) if independent else sum(parts)
-    printed, sure = (middle - reach, middle + reach), one.guaranteed
-    if sure is not None:  # what is certain is not given up
-        printed = max(printed[0], sure[0]), min(printed[1], sure[1])
-    return Interval(printed if printed[0] <= printed[1] or sure is None else sure, sure)
 
 
 def clamped(value: float, *ranges: tuple[float, float] | None) -> float:
@@ -379,8 +355,7 @@ def beside_counts(
         value_number(found.value, statistic, found.limits),
         counts_number(points, noisy, score, rng),
         score,
-        points,
-        statistic.records,
+        CountsDesign.of(points, noisy),
     )
     return replace(
         found,
@@ -427,7 +402,7 @@ def answers_from_counts(
                 asked, own = AskedNumber(points, each.records, each.score), each.observed(model)
                 limits = partial(value_interval, own, each.mechanism, asked)
                 value = value_number(own, each, limits)
-                number = combined(value, number, score, points, each.records)
+                number = combined(value, number, score, view.design)
                 noise = _both(str(each.mechanism), mechanism)
         possible, limit = possible_values(score, points), number.limits()
         found.append(
