@@ -89,7 +89,8 @@ def small_release(seed: int) -> SmallRelease:
     points = points_of(plan, reference, whole)
     held = [reference.count(private)[whole.cells]]
     if plan.columns:
-        by_view = dict(zip((v.columns for v in reference.views), reference.count_views(private)))
+        names = (view.columns for view in reference.views)
+        by_view = dict(zip(names, reference.count_views(private), strict=True))
         held += [by_view[view.columns][: view.size] for view in asked_views(plan, reference)]
     opened = OpenedSum(tuple(held), len(private))
     if isinstance(trust, NoisyHistogram):
