@@ -129,7 +129,7 @@ def test_a_new_category_is_found_where_clients_differ(
         case = model, views.statistics(0, points, law)
         (found,) = judge_columns([case], false_alarm=0.005, control=control)
         told = {statistic.name: statistic.exceeds for statistic in found.statistics}
-        assert set(told) == {"counts", "out_of_domain"}
+        assert set(told) == {"counts", "largest_cell", "out_of_domain"}
         exceeding += told["out_of_domain"]
         assert not told["counts"]
     assert exceeding == 20

@@ -11,7 +11,8 @@ from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import CountedView, CountNoise
-from fedprikl.estimation.verdict import SKEWS, gamma_like_deviate
+from fedprikl.estimation.statistic import SKEWS
+from fedprikl.estimation.verdict import gamma_like_deviate
 from fedprikl.libraries import scipy
 from fedprikl.reference import Spread
 from fedprikl.search import bisect_each

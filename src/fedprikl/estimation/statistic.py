@@ -18,11 +18,13 @@ from fedprikl.privacy import Mechanism
 from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 COUNTS = "counts"  # a statistic that is no divergence: how much noisy counts vary
-LARGEST_CELL = "largest_cell"  # another: the largest standardised deviation of a noisy count
+LARGEST_CELL = "largest_cell"  # another: the largest deviation of a noisy count, in normal ones
 OUT_OF_DOMAIN = "out_of_domain"  # another: the share of records outside of all cells
 ANYTHING = (-math.inf, math.inf)
 GROUPS = (2, 4, 8)  # of neighbouring cells, and of equally rare ones
 GROUPED_DRAWS = 400  # populations that tell how groups vary without drift
+MOMENT_DRAWS = 2_000  # populations that tell how each count does
+SKEWS = (1e-3, 6.0)  # a chi-square variable of 2/9 degrees of freedom has a skewness of 6
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -199,23 +201,36 @@ def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     return np.asarray(alone + _excess(_grouped(groups, noisy), mean, noise + varied))
 
 
-def largest_deviation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
-    """The largest standardised deviation of a noisy count, one per term of the model.
+@lru_cache(maxsize=2)
+def _moments_of(model: NoDrift) -> tuple[Floats, Floats, Floats]:
+    """Mean, variance and third central moment of each count without drift, before noise.
 
-        max_x |h - N Pi| / sqrt(var),   var = noise^2 + d N Pi (1 - Pi)
-
-    Finds what a sum over all cells hides: one cell that fades, or a rare one that grows. `noisy`
-    may have leading axes.
+    Simulated: they contain how clumped a client's records are in rare cells. A formula covers cells
+    too rare to be simulated.
     """
-    mean, sd = _expected(model, noise_sd)
-    return np.asarray(np.max(np.abs(noisy - mean) / sd, axis=-1))
+    counts = model.counts(MOMENT_DRAWS, public_simulation()).astype(np.float64)
+    expected = model.records_per_term * model.pi
+    mean = np.where(expected < 1, expected, counts.mean(axis=0))
+    formula = model.design_effects * expected * (1 - model.pi)
+    off = counts - mean
+    return mean, np.maximum(np.mean(off**2, axis=0), formula), np.mean(off**3, axis=0)
 
 
-def _expected(model: NoDrift, noise_sd: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each noisy count without drift."""
-    mean = model.records_per_term * model.pi
-    variance = noise_sd**2 + model.design_effects * mean * (1 - model.pi)
-    return mean, np.sqrt(np.maximum(variance, 1e-12))
+def normal_scores(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
+    """How far each noisy count is from what it is without drift, in normal deviations.
+
+        (h - mean) / sd,   sd^2 = noise^2 + var,   var at least d N Pi (1 - Pi)
+
+    and less far above the mean where the count's own law is skewed, by that of a shifted Gamma law
+    (Wilson and Hilferty, 1931): a rare cell that few clients hold has many records now and then.
+    `noisy` may have leading axes.
+    """
+    mean, variance, third = _moments_of(model)
+    sd = np.sqrt(np.maximum(noise_sd**2 + variance, 1e-12))
+    skew = np.clip(third / sd**3, *SKEWS)
+    off = (noisy - mean) / sd
+    root = np.cbrt(np.maximum(1 + skew * off / 2, 0.0))
+    return np.where(off < 0, off, (root - 1 + skew**2 / 36) * 6 / skew)
 
 
 class NoisyPopulations:
@@ -257,24 +272,28 @@ def variation_statistic(
 def largest_cell_statistic(
     design: CountsDesign, counts: Floats, populations: NoisyPopulations | None = None
 ) -> Statistic:
-    """The largest standardised deviation of public noisy counts, simulated in the same way."""
+    """The largest of the `normal_scores` of public noisy counts, simulated in the same way.
+
+    It finds what a sum over all cells hides: one cell that fades, or a rare one that grows.
+    """
     noise_sd = design.noise_sd[design.points.batch]
     drawn = populations or NoisyPopulations(design)
 
+    def largest(noisy: Floats, model: NoDrift) -> Floats:
+        return np.asarray(np.abs(normal_scores(noisy, model, noise_sd)).max(axis=-1))
+
     def possible(model: NoDrift) -> tuple[float, float]:
         """All records in one cell, or none of them."""
-        mean, sd = _expected(model, noise_sd)
-        return 0.0, float(np.max(np.maximum(model.records_per_term - mean, mean) / sd))
+        full = model.records_per_term.astype(np.float64)
+        return 0.0, float(max(largest(full, model), largest(0 * full, model)))
 
     return Statistic(
         name=LARGEST_CELL,
         unit="",
         points=design.points,
         records=design.records,
-        observed=lambda model: float(largest_deviation(counts, model, noise_sd)),
-        simulated=lambda model, held, rng: largest_deviation(drawn.of(held, rng), model, noise_sd)[
-            :, None
-        ],
+        observed=lambda model: float(largest(counts, model)),
+        simulated=lambda model, held, rng: largest(drawn.of(held, rng), model)[:, None],
         possible=possible,
         sparse=True,
     )

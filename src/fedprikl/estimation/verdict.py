@@ -25,6 +25,7 @@ from fedprikl.estimation.statistic import (
     COUNTS,
     LARGEST_CELL,
     OUT_OF_DOMAIN,
+    SKEWS,
     Statistic,
     above,
     alarm_shares,
@@ -36,7 +37,6 @@ from fedprikl.search import bisect
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
 DRAWS = 4_000
 HALVINGS = 14  # of the common tail level, or depth
-SKEWS = (1e-3, 6.0)  # a chi-square variable of 2/9 degrees of freedom has a skewness of 6
 KNEE = 0.1  # the share of populations beyond which the tail's decay is fitted once more
 TIE = 1e-9  # of depths: populations at the knee differ by rounding, and none of them is beyond it
 PRIOR = 50.0  # populations beyond the knee that would agree with the Gamma law
