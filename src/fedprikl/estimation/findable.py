@@ -45,10 +45,15 @@ def extremes(model: NoDrift, known: float) -> list[Extreme]:
         return rng.binomial(counts, 1 - share)
 
     def into(term: int) -> Extreme:
+        batches = model.batch[model.term == term]
+        beside = np.unique(model.term[np.isin(model.batch, batches)])  # of the same batches
+
         def moved(counts: Ints, share: float, rng: np.random.Generator) -> Ints:
-            others = np.maximum(records[term] - counts[:, term], 0)
             found = away(counts, share, rng)
-            found[:, term] = counts[:, term] + rng.binomial(others, share)
+            found[:, term] = counts[:, term]
+            elsewhere = np.maximum(records[term] - counts[:, beside].sum(axis=1), 0)
+            taken = (counts - found)[:, beside].sum(axis=1) + rng.binomial(elsewhere, share)
+            found[:, term] += np.minimum(taken, records[term] - counts[:, term])
             return found
 
         return Extreme(1 - float(pi[term]), moved)
