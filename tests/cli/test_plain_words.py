@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from fedprikl.errors import BudgetExceededError, RecordsError
-from fedprikl.estimation.verdict import JudgedStatistic, Verdict
+from fedprikl.estimation import JudgedStatistic, Verdict
 from fedprikl.front.local_parties import find_clients
 from fedprikl.privacy import Ledger, Numbers, calibrate
 from fedprikl.protocol import Release

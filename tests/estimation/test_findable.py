@@ -6,7 +6,7 @@ import pytest
 from fedprikl.estimation import JudgedStatistic, Verdict
 from fedprikl.estimation.findable import Extreme, extremes
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.verdict import joint_outcome
+from fedprikl.estimation.outcome import joint_outcome
 from fedprikl.reference import all_points, spread_points
 from tests.estimation.small_verdicts import Design, power
 

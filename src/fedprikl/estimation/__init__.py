@@ -20,6 +20,7 @@ from fedprikl.estimation.noisy_counts import (
     estimate_noisy_counts,
     sum_counts,
 )
+from fedprikl.estimation.outcome import JudgedStatistic, Verdict, VerdictOutcome
 from fedprikl.estimation.scoring import (
     BatchCounts,
     score_reach,
@@ -27,13 +28,7 @@ from fedprikl.estimation.scoring import (
     weighted_score,
 )
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
-from fedprikl.estimation.verdict import (
-    JudgedStatistic,
-    Verdict,
-    VerdictOutcome,
-    judge_columns,
-    judge_together,
-)
+from fedprikl.estimation.verdict import judge_columns, judge_together
 
 __all__ = [
     "Answer",

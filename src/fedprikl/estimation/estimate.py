@@ -18,6 +18,7 @@ from fedprikl.estimation.noisy_counts import (
     NoisyCounts,
     estimate_noisy_counts,
 )
+from fedprikl.estimation.outcome import Verdict
 from fedprikl.estimation.scoring import AskedNumber, BatchCounts, Terms
 from fedprikl.estimation.statistic import (
     ANYTHING,
@@ -28,7 +29,6 @@ from fedprikl.estimation.statistic import (
     variation_statistic,
 )
 from fedprikl.estimation.verdict import (
-    Verdict,
     judge_together,
     simulate_together,
     simulated_draws,

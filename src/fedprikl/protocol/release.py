@@ -17,8 +17,8 @@ from fedprikl.documents import (
 )
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import Answer, JudgedStatistic, NoisyCounts, Verdict, VerdictOutcome
+from fedprikl.estimation.outcome import joint_outcome
 from fedprikl.estimation.statistic import COUNTS, LARGEST_CELL, OUT_OF_DOMAIN
-from fedprikl.estimation.verdict import joint_outcome
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan
