@@ -7,10 +7,10 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew, divergence_named
-from fedprikl.estimation import CountNoise, CountsDesign
+from fedprikl.estimation import CountNoise, CountsDesign, Verdict
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
-from fedprikl.estimation.verdict import Judged, Verdict
+from fedprikl.estimation.verdict import Judged
 from fedprikl.privacy import LaplaceMechanism, Mechanism
 from fedprikl.reference import Spread, all_points
 
