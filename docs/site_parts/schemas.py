@@ -39,7 +39,8 @@ STATEMENT = TEXT | {"description": "the same in words, which must follow from th
 # What `to_dict` of a class adds to its fields or leaves out.
 ADDED: dict[type, Schema] = {
     Verdict: {
-        "drifted": FLAG,
+        "verdict": {"enum": ["drift", "none found", "cannot tell"]},
+        "drifted": {"anyOf": [FLAG, {"type": "null"}]},
         "exceeding": {"type": "array", "items": TEXT, "description": "statistics above thresholds"},
         "statement": STATEMENT,
     },

@@ -218,7 +218,9 @@ class Estimates:
         nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
         of = {id(statistic): null for statistic, null in zip(statistics, nulls, strict=True)}
         return judge_together(statistics, model, nulls, false_alarm=false_alarm), tuple(
-            found.typical(model) if found.typical else of[id(found.statistic)].mean
+            found.typical(model)
+            if found.typical
+            else (None if found.statistic is None else of[id(found.statistic)].mean)
             for found in self.each
         )
 
