@@ -212,9 +212,10 @@ class _World:
     def attacks(self) -> Iterator[tuple[Claim, Attack | None]]:
         """One for each noise, which may cost its share of the plan's epsilon and delta."""
         first, budget = 0, self.plan.budget
+        epsilon = budget.epsilon * budget.parts
         for noise in as_drawn(self.trust.noises):
             share = math.fsum(each.share for each in noise.questions)
-            claim = Claim(_name(noise.questions), share * budget.epsilon, share * budget.delta)
+            claim = Claim(_name(noise.questions), share * epsilon, share * budget.delta)
             if isinstance(noise.law, InverseSensitivityMechanism):
                 yield claim, self._adaptive_attack(noise.questions[0], noise.law.epsilon)
                 continue

@@ -1,4 +1,4 @@
-"""The budget of several planned releases: what each may spend, and with which noise."""
+"""The budget of all planned releases, and of all parts of one: what each may spend."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.sums import NoisyHistogram, trust_of
 
-STEPS = 12  # of the bisection: four digits
+STEPS = 13  # of the bisection: four digits
 # Of the budget, kept free: the ledger may lie on another processor, whose convolutions differ by
 # 1e-8 at a delta of 1e-9. Without it the last planned release could be refused there.
 STEADY = 1e-6
@@ -47,12 +47,18 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> Calibrat
 
 
 def largest_epsilon(
-    charge: Callable[[float], Charge], *, epsilon: float, delta: float, releases: int
+    charge: Callable[[float], Charge],
+    *,
+    epsilon: float,
+    delta: float,
+    releases: int,
+    parts: int = 1,
 ) -> float:
     """The largest epsilon of one release of which `releases` fit into (epsilon, delta).
 
     `charge` says what a release with this epsilon costs: of one number or of several, with whatever
-    noise. The total is the ledger's own.
+    noise. Where a release has several `parts`, it is what their epsilons add up to. The total is
+    the ledger's own.
 
     >>> one = largest_epsilon(
     ...     lambda share: calibrate(Numbers(), epsilon=share, law="laplace"),
@@ -65,14 +71,14 @@ def largest_epsilon(
     """
     check_epsilon(epsilon)
     check_delta(delta)
-    if check_positive_int(releases, "releases") == 1:
+    if check_positive_int(releases, "releases") == parts == 1:
         return epsilon
 
     def excess(share: float) -> float:
         total = total_epsilon([charge(share)] * releases, delta=delta)
         return math.log(total / epsilon) if total > 0 else -math.inf
 
-    low, high = epsilon / releases * (1 - 1e-9), epsilon
+    low, high = epsilon / releases * (1 - 1e-9), epsilon * parts
     if (above := excess(high)) <= -STEADY:
         return high
     while (below := excess(low)) > 0:  # each release may spend delta too: a share can be too much
@@ -114,14 +120,23 @@ def _bisected(ends: tuple[float, float], place: int) -> float:
 
 
 def fitted(plan: Plan, cohorts: Sequence[int] = ()) -> Plan:
-    """The plan with the largest epsilon of one release with which all fit into its budget."""
+    """The plan whose releases, with all their parts, spend its budget as far as possible.
+
+    The epsilons of the parts are calibrated together: what all parts of all releases cost together
+    is the plan's total.
+    """
 
     def charge(epsilon: float) -> Charge:
-        return trust_of(plan.changed(epsilon=epsilon)).charge(cohorts)
+        return trust_of(plan.changed(epsilon=epsilon, parts=1.0)).charge(cohorts)
 
     (total, delta), releases = plan.budget.total, plan.budget.releases
-    found = largest_epsilon(charge, epsilon=total, delta=delta, releases=releases)
-    return plan.changed(epsilon=found)
+    parts = 1 if plan.trust == "none" else len(plan.groups)
+    summed = largest_epsilon(charge, epsilon=total, delta=delta, releases=releases, parts=parts)
+    own = total if releases == 1 else summed
+    if releases > 1 and parts > 1:
+        alone = total_epsilon([charge(summed)], delta=plan.budget.delta)
+        own = min(summed, alone * (1 + 2 * STEADY))
+    return plan.changed(epsilon=own, parts=max(1.0, math.floor(1e5 * summed / own) / 1e5))
 
 
 def afforded(plan: Plan) -> Plan:

@@ -17,7 +17,7 @@ from fedprikl.planning.design import Design, six_digits
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import SimulatedRound, least, typical_error
 from fedprikl.privacy import Calibrated
-from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.plan import Budget, Plan
 from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
 
 DRAWS = 400  # populations without drift
@@ -41,7 +41,7 @@ class ReleaseOptions:
     draft: Plan
     design: Design
     noise: Calibrated  # of one number with the whole budget of a release
-    _affordable: dict[tuple[tuple[str, float], ...], tuple[str, float]] = field(
+    _affordable: dict[tuple[tuple[str, float], ...], tuple[str, Budget]] = field(
         default_factory=dict
     )
 
@@ -154,9 +154,9 @@ class ReleaseOptions:
         charged = tuple((question.release, question.share) for question in plan.questions)
         if charged not in self._affordable:  # a maximum step costs nothing
             best = afforded(plan)
-            self._affordable[charged] = best.question.noise, best.budget.epsilon
-        noise, epsilon = self._affordable[charged]
-        return plan.with_noise(noise).changed(epsilon=epsilon)
+            self._affordable[charged] = best.question.noise, best.budget
+        noise, budget = self._affordable[charged]
+        return plan.with_noise(noise).changed(budget=budget)
 
     def _questions(
         self, release: ReleaseOption, maximum_step: float, shares: Mapping[str, float]

@@ -323,7 +323,7 @@ def _plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
     if not plan.points:
         return PlannedRound(plan=plan, known=known, reasons=reasons)
     once = plan.changed(when=Once(), releases=1)
-    whole = _whole_alone(once, plan.budget.epsilon, plan.budget.delta)
+    whole = _whole_alone(once)
     taken = SimulatedRound.of(whole.changed(false_alarm=LEAST_RATE), known)
     richer = replace(taken, plan=taken.plan.changed(epsilon=2 * whole.budget.epsilon))
     return PlannedRound(
@@ -414,8 +414,7 @@ def _search_designs(known: Known, draft: Plan, noise: Calibrated) -> list[Design
 
 def _plan_beside_columns(known: Known, draft: Plan) -> PlannedRound:
     """The whole is planned with its part of the budget, as if there were no columns."""
-    total, delta = draft.budget.total
-    planned = _plan_sums(known, _whole_alone(draft, total, delta))
+    planned = _plan_sums(known, _whole_alone(draft))
     part = 1 - _columns_share(draft)
     whole = tuple(replace(each, share=each.share * part) for each in planned.plan.questions)
     plan = planned.plan.changed(
@@ -424,17 +423,21 @@ def _plan_beside_columns(known: Known, draft: Plan) -> PlannedRound:
         budget=draft.budget,
         false_alarm=draft.verdict.false_alarm,
     )
-    return replace(planned, plan=fitted(_split_columns(known, plan)))
+    plan = fitted(_split_columns(known, plan))
+    assert planned.taken is not None  # noqa: S101  the whole is asked
+    return replace(planned, plan=plan, taken=replace(planned.taken, plan=_whole_alone(plan)))
 
 
-def _whole_alone(plan: Plan, epsilon: float, delta: float) -> Plan:
-    """The plan about the whole alone, with its part of this budget."""
+def _whole_alone(plan: Plan) -> Plan:
+    """The plan about the whole alone, with its part of the budget of a release."""
     part = 1 - _columns_share(plan)
+    epsilon, delta = plan.budget.epsilon * plan.budget.parts, plan.budget.delta
     return plan.changed(
         views=tuple(view for view in plan.views if not view.columns),
         questions=tuple(replace(each, share=each.share / part) for each in plan.about_whole),
         epsilon=part * epsilon,
         delta=part * delta,
+        parts=1.0,
         total_epsilon=part * epsilon,
         total_delta=part * delta,
         false_alarm=plan.false_alarm_of_each,

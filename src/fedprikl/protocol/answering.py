@@ -246,6 +246,8 @@ class _Reading:
         privacy = self.stated[0]
         if isinstance(self.trust, ScoredSum):
             privacy = compose_statements(self.stated, claimed_epsilon=plan.budget.epsilon)
+            if plan.budget.parts > 1:
+                privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
         return Estimates(
             each=tuple(self.each[question] for question in plan.about_whole),
             columns=columns,

@@ -81,6 +81,10 @@ def check_invitation(
             f"epsilon {plan.budget.epsilon:g} and delta {plan.budget.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
         )
+    try:
+        trust_of(plan).check_parts()
+    except InvalidInputError as error:
+        raise PolicyRefusal(str(error)) from None
     if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"

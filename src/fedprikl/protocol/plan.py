@@ -38,8 +38,9 @@ from fedprikl.reference import Spread, View
 Trust = Literal["aggregator", "none"]
 Control = Literal["family", "discovery"]
 Empty = Literal["reference", "away"]
-FORMAT, VERSION = "fedprikl plan", 11
+FORMAT, VERSION = "fedprikl plan", 12
 MOST_RELEASES = 100_000  # that are composed
+MOST_PARTS = 100.0  # beyond, so many parts would be needed that no plan has
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
@@ -48,12 +49,17 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is 
 class Budget:
     """What one release may cost, and all releases that count the same unit together.
 
+    A release of several parts, each with noise of its own, costs less at `delta` than the epsilons
+    of its parts add up to. So these may be larger: they add up to `epsilon` times `parts`, and what
+    they cost together, which every reader of a plan computes, is at most `epsilon`.
+
     >>> Budget(epsilon=0.5, releases=2, total_epsilon=1.0, total_delta=2e-6).total
     (1.0, 2e-06)
     """
 
     epsilon: float  # of one release
     delta: float = 1e-6
+    parts: float = 1.0  # the epsilons of all parts of a release together, over its own epsilon
     releases: int = 1  # how often the same records may be counted under the plan
     total_epsilon: float | None = None  # of all releases together; None: that of one
     total_delta: float | None = None
@@ -61,6 +67,8 @@ class Budget:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
+        if not 1 <= check_finite(self.parts, "parts") <= MOST_PARTS:
+            raise InvalidInputError(f"The parts of a budget are a factor from 1 to {MOST_PARTS:g}.")
         if check_positive_int(self.releases, "releases") > MOST_RELEASES:
             raise InvalidInputError(f"A plan is for at most {MOST_RELEASES:,} releases.")
         check_epsilon(self.total[0])
@@ -311,7 +319,8 @@ class Plan:
                     "Questions that are read off the same counts have one noise: give them the "
                     "same."
                 )
-            epsilon = self.budget.epsilon * math.fsum(each.share for each in group)
+            share = math.fsum(each.share for each in group)
+            epsilon = self.budget.epsilon * self.budget.parts * share
             if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
                 raise InvalidInputError(
                     f"The epsilon of each question lies between {LEAST_EPSILON:g} and "

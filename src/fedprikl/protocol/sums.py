@@ -29,6 +29,7 @@ from fedprikl.privacy import (
     calibrate,
     compose_charges,
     share_out,
+    total_epsilon,
 )
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.plan import Plan, Trust
@@ -122,6 +123,9 @@ class CohortSums:
         """The fewest clients of a cohort: a sum of fewer hides nobody."""
         return SMALLEST
 
+    def check_parts(self) -> None:
+        """Refuses a plan whose parts cost more together than it says. One noise is one part."""
+
     def _records(self, included: int, *, said: int) -> int:
         """Of a cohort of so many clients: known, if each contributes equally many.
 
@@ -137,10 +141,13 @@ class ScoredSum(CohortSums):
 
     @cached_property
     def noises(self) -> tuple[QuestionNoise, ...]:
-        """Each has its share of the plan's epsilon and delta; together they are the whole."""
+        """Each has its share of the plan's epsilon and delta.
+
+        Together they cost what the plan says (`spent`): less than their epsilons add up to.
+        """
         plan, groups = self.plan, self.plan.groups
         shares = [math.fsum(question.share for question in group) for group in groups]
-        epsilons = share_out(plan.budget.epsilon, shares)
+        epsilons = share_out(plan.budget.epsilon * plan.budget.parts, shares)
         deltas = share_out(plan.budget.delta, shares)
         return tuple(map(self._noise, groups, epsilons, deltas))
 
@@ -201,7 +208,30 @@ class ScoredSum(CohortSums):
 
     def charge(self, cohorts: Sequence[int]) -> Charge:  # noqa: ARG002
         """What a release costs, known before any sum is. `cohorts` are their sizes."""
+        self.check_parts()
+        return self.composed
+
+    @property
+    def composed(self) -> Charge:
+        """All noises of a release, as one charge."""
         return compose_charges([noise.charge for noise in self.noises])
+
+    @cached_property
+    def spent(self) -> float:
+        """What a release costs by the ledger's account, at the plan's delta."""
+        return total_epsilon([self.composed], delta=self.plan.budget.delta)
+
+    def check_parts(self) -> None:
+        """Refuses a plan whose parts cost more together than it says: anybody may have written it.
+
+        Where they add up to its epsilon there is nothing to compute.
+        """
+        budget = self.plan.budget
+        if budget.parts > 1 and not self.spent <= budget.epsilon:
+            raise InvalidInputError(
+                f"The parts of a release of this plan cost epsilon {self.spent:.6g} together, and "
+                f"it says {budget.epsilon:.6g}. Make it again with `fedprikl plan`."
+            )
 
     def client_charge(self, clients: int) -> Charge | None:  # noqa: ARG002
         """What a client of a cohort charges to a ledger of its own: the aggregator's will do."""
