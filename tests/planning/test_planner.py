@@ -23,7 +23,7 @@ from fedprikl.planning import options
 from fedprikl.planning.budget import largest_epsilon, split_budget
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
-from fedprikl.planning.simulated_round import drift_case
+from fedprikl.planning.cases import drift_case
 from fedprikl.privacy import InverseSensitivityMechanism, Numbers, calibrate, total_epsilon
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.answering import estimate_sums, expected_noise

@@ -16,7 +16,8 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.known import SumCost
 from fedprikl.planning.planned_round import ColumnForecast
-from fedprikl.planning.simulated_round import LEAST_RATE, WORDS
+from fedprikl.planning.cases import WORDS
+from fedprikl.planning.simulated_round import LEAST_RATE
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.series import Every, series_until
 from fedprikl.store import write_whole

@@ -32,6 +32,7 @@ FITTED = 512  # cells that a drift is fitted to
 LEVELS = 1024  # quantiles of a Gamma law that are told apart
 STEEPEST = 60.0  # theta: by then all mass is in one cell
 LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
+GROWING = 12  # of so many cells, the rarest one grows
 FEW = 1024  # cells: ratios of so few are small enough to keep hundreds
 
 
@@ -316,6 +317,26 @@ def _heavy(cells: _Cells, size: float) -> Floats | None:
     return cells.shrink(np.argmax(cells.mass, keepdims=True), size)
 
 
+def _fading(cells: _Cells, size: float) -> Floats | None:
+    """One cell of median probability shrinks."""
+    return cells.shrink(np.argsort(cells.pi, kind="stable")[[len(cells.pi) // 2]], size)
+
+
+def _growing(cells: _Cells, size: float) -> Floats | None:
+    """The rarest twelfth of the cells grows, all others shrink in proportion."""
+    rarest = np.argsort(cells.pi, kind="stable")[: max(1, len(cells.pi) // GROWING)]
+    which = np.zeros(len(cells.mass))
+    which[rarest] = 1.0
+    mass = float(cells.mass @ which)
+    if not 0 < mass < 1:
+        return None
+
+    def path(moved: float) -> Floats:
+        return np.where(which > 0, 1 + moved * (1 - mass) / mass, 1 - moved)
+
+    return cells.solve(path, size, 0.0, 1.0)
+
+
 def _faded(cells: _Cells, size: float) -> Floats | None:
     able = np.flatnonzero(cells.sizes_gone(cells.mass) >= size)
     if not able.size:
@@ -363,6 +384,8 @@ _KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {
     "smooth": _smooth,
     "rare": _rare,
     "heavy": _heavy,
+    "fading": _fading,
+    "growing": _growing,
     "faded": _faded,
     "gone": _gone,
     "shuffled": _shuffled_cells,

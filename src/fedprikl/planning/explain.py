@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedprikl.divergence import Divergence, divergence_named
 from fedprikl.planning.design import Design, DesignForecast
 from fedprikl.planning.known import MOST_POINTS
-from fedprikl.planning.options import ReleaseOptions
+from fedprikl.planning.rule import Choice
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 
@@ -87,10 +87,9 @@ def _shares_reasons(plan: Plan) -> tuple[Reason, ...]:
 
 
 def search_reasons(
-    options: ReleaseOptions, searched: Sequence[DesignForecast], best: DesignForecast
+    choice: Choice, plan: Plan, searched: Sequence[DesignForecast], best: DesignForecast
 ) -> tuple[Reason, ...]:
-    """What the search of designs and release options says, where the aggregator is trusted."""
-    plan = options.taken.plan
+    """What the search of designs and the rule say, where the aggregator is trusted."""
     other = "gaussian" if plan.question.noise == "laplace" else "laplace"
     shares = (
         Reason(f"share of {each.divergence}", f"{each.share:.3g}", _why_share(each, plan))
@@ -98,37 +97,21 @@ def search_reasons(
     )
     smaller = f"no larger than {other} noise for {_releases(plan)}"
     return (
-        _option_reason(options),
+        Reason("release", choice.taken.name, _why_taken(choice)),
         *shares,
         Reason("noise", plan.question.noise, smaller),
         _epsilon(plan),
-        *design_reasons(best, searched, options.taken.score.divergence, plan.question),
+        *design_reasons(best, searched, choice.taken.score.divergence, plan.question),
     )
 
 
-def _option_reason(options: ReleaseOptions) -> Reason:
-    """Why the first answer is released as it is."""
-    taken, best, counts = options.taken, options.best_for_size, options.counts
-    error = f"predicted error {taken.typical:.3g}"
-    if counts is None:
-        others = [
-            f"{each.typical:.3g} with {each.name}" for each in options.all if each is not taken
-        ]
-        against = f", against {' and '.join(others)}" if others else ""
-        why = f"{error}{against}; noisy counts need every cell to be asked"
-    elif taken is not best:
-        why = (
-            f"{error}, against {best.typical:.3g} with {best.name}, but they find smaller drifts "
-            "of some kind"
-        )
-    elif taken is counts:
-        why = f"{error}; every other option has a larger one, or at some drift far too large a one"
-    else:
-        why = (
-            f"{error}, against {counts.typical:.3g} with noisy counts, and at no drift much worse "
-            "than they are"
-        )
-    return Reason("release", taken.name, why)
+def _why_taken(choice: Choice) -> str:
+    """Why the whole is released as it is."""
+    tried = f"of {len(choice.all)} candidates ({'; '.join(each.shares for each in choice.all)})"
+    every = "" if choice.complete else "; noisy counts need every cell to be asked"
+    if len(choice.asked) == 1:
+        return f"the smallest error {tried} that is nowhere far from noisy counts' own{every}"
+    return f"the least regret {tried}, in the smallest drifts and the error of the size{every}"
 
 
 def _why_share(question: Question, plan: Plan) -> str:
@@ -138,7 +121,7 @@ def _why_share(question: Question, plan: Plan) -> str:
         return "read off the noisy counts, which have the shares of all that are read off them"
     if question is plan.question:
         return "the size of the drift has what the verdict does not need"
-    return "so that its noise is well below the spread it has without drift, within limits"
+    return "finds drifts that spread over many cells; from the grid of shares"
 
 
 def design_reasons(

@@ -31,15 +31,9 @@ from fedprikl.planning.client_sizes import ClientSizes
 from fedprikl.planning.design import EXPONENTS, DesignForecast, Spectrum, search_designs
 from fedprikl.planning.explain import column_reasons, plan_reasons, search_reasons
 from fedprikl.planning.known import MOST_POINTS, Known
-from fedprikl.planning.options import ReleaseOptions
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.simulated_round import (
-    LEAST_RATE,
-    TIE,
-    SimulatedRound,
-    least,
-    typical_error,
-)
+from fedprikl.planning.rule import RULE, Choice, regrets
+from fedprikl.planning.simulated_round import LEAST_RATE, TIE, SimulatedRound, least
 from fedprikl.privacy import Calibrated, Unit
 from fedprikl.protocol.plan import (
     Budget,
@@ -67,15 +61,12 @@ MOST_CLIENTS = 10**8  # whose cohorts are listed in seconds
 PAYLOAD = 1024  # bytes of counts of the whole
 LEAST_ROOM = 16  # bytes for the counts of the whole beside columns
 ROOM = 16  # times the average number of records that one client may hold
-SHARE_OF_COLUMNS = 0.5  # of the budget, where the whole is asked beside them
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT: dict[Trust, int] = {  # clients of a secure sum
     "aggregator": 50,
     "none": 5000,  # each cohort carries its own noise: as few as possible
 }
-TV = (0.1, 0.25, 0.5)  # shares of the columns' part that are tried
-LOST = 1.0  # nats: for a kind of drift that is not found, however large
-CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
+DRIFTED = 0.05  # nats: a drift of a column
 SAMPLES = 20  # populations without drift, for the mean of their divergence
 
 
@@ -162,7 +153,7 @@ def plan_round(
     _check_federation(clients, cohort, threshold)
     _check_kinds(series, population=population, aggregator=aggregator, roster=roster)
     names, by_column = _asked(ask, pi)
-    beside = (SHARE_OF_COLUMNS if names else 1.0) if by_column else 0.0
+    beside = (RULE.columns if names else 1.0) if by_column else 0.0
     views = pi.views if by_column else ()
     columns = tuple(view.columns for view in views)
     release: ReleaseOption = "counts" if trust == "none" else "value"
@@ -370,25 +361,26 @@ def _plan_sums(known: Known, draft: Plan) -> PlannedRound:
     noise = split_budget(epsilon=total, delta=delta, releases=draft.budget.releases)
     searched = _search_designs(known, draft, noise)
     best = least(searched, lambda each: each.error)
-    options = ReleaseOptions(known, draft, best.design, noise)
-    taken = options.taken
+    choice = Choice(known, draft, best.design, noise)
+    taken = replace(choice.taken, plan=afforded(choice.taken.plan))
 
     def doublings() -> dict[str, float]:
-        wider = replace(known, payload=2 * known.payload)
-        richer = draft.changed(epsilon=2 * total, total_epsilon=2 * total)
-        return {
-            "payload": taken.typical if taken.complete else _plan_sums(wider, draft).error,
-            "epsilon": _plan_sums(known, richer).error,
-        }
+        wider, richer = replace(known, payload=2 * known.payload), taken.plan.budget
+        doubled = taken.plan.changed(epsilon=2 * richer.epsilon, total_epsilon=2 * richer.total[0])
+        found = {"epsilon": replace(taken, plan=doubled).typical, "payload": taken.typical}
+        if not taken.complete:
+            design = least(_search_designs(wider, draft, noise), lambda each: each.error).design
+            found["payload"] = Choice(wider, draft, design, noise).taken.typical
+        return found
 
     return PlannedRound(
         plan=taken.plan,
         known=known,
         taken=taken,
-        options=options.all,
+        options=tuple(taken if each is choice.taken else each for each in choice.all),
         reasons=(
             *plan_reasons(taken.plan, support=known.spectrum.cells),
-            *search_reasons(options, searched, best),
+            *search_reasons(choice, taken.plan, searched, best),
         ),
         find_doublings=doublings,
     )
@@ -451,21 +443,21 @@ def _columns_share(plan: Plan) -> float:
 def _split_columns(known: Known, plan: Plan) -> Plan:
     """The plan, with the columns' share split between tv and counts. Trust: the aggregator.
 
-    The split with the smallest drifts in a typical column is best (the geometric mean of several
-    kinds); of those nearly as good, the one with the most for the counts, which tell sizes and
-    cells. They always have half of it, or more. js finds no drift that tv and counts do not.
+    By the same rule as the whole (`rule.py`), for a typical column. js finds no drift that tv and
+    counts do not.
     """
     share, plans = _columns_share(plan), list[Plan]()
     views = tuple(view.columns for view in plan.columns)
-    for tv in TV:
-        values = _questions(("tv",), views, tv * share, "value")
+    for tv in RULE.tv_of_columns:
+        values = _questions(("tv",), views, tv * share, "value") if tv else ()
         counts = _questions(SIZES, views, (1 - tv) * share, "counts")
         plans.append(replace(plan, questions=plan.about_whole + values + counts))
-    drifts = [SimulatedRound.of_column(each, known).smallest_drifts.values() for each in plans]
-    found = [typical_error([size or LOST for size in sizes]) for sizes in drifts]
-    if min(found) >= LOST:
-        return plans[-1]
-    return next(plan for plan, size in zip(plans, found, strict=True) if size <= CLOSE * min(found))
+    found = []
+    for each in plans:
+        column = SimulatedRound.of_column(each, known)
+        found.append(column.rough_drifts | {"error": column.predict("smooth", DRIFTED) or 1.0})
+    worst = dict(zip(plans, regrets(found), strict=True))
+    return least(plans, worst.__getitem__)
 
 
 def _check_federation(clients: int, cohort: int | None, threshold: float | None) -> None:

@@ -7,7 +7,7 @@ smallest drifts that the verdict finds. It follows from the plan, whatever its t
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedprikl.estimation import (
     NoisyViews,
     score_sensitivity,
 )
-from fedprikl.estimation.drift_model import SEED, drifted_ratios, ratio_divergence, smooth_examples
+from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.simulated_releases import (
@@ -33,14 +33,25 @@ from fedprikl.estimation.simulated_releases import (
     simulated_errors,
 )
 from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
-from fedprikl.estimation.verdict import (
-    NullValues,
-    joint_thresholds,
-    simulate_together,
-    simulated_draws,
-)
 from fedprikl.libraries import scipy
+from fedprikl.planning.cases import (
+    COLUMN_KINDS,
+    POWER_KINDS,
+    DriftCase,
+    cases_of,
+    drift_case,
+    largest_drift,
+    positive,
+)
 from fedprikl.planning.known import Known
+from fedprikl.planning.power import (
+    FEW,
+    MANY_COUNTS,
+    MANY_POPULATIONS,
+    VerdictPower,
+    drifted_counts,
+    least_found,
+)
 from fedprikl.privacy import Calibrated, InsecureSeededNoise
 from fedprikl.protocol.answering import estimate_sums, expected_noise
 from fedprikl.protocol.plan import Plan
@@ -49,115 +60,15 @@ from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, ScoredSum, trust_of
 from fedprikl.reference import QueryPoints, Spread, View, spread_shares
 
-# Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
-JUDGED = (
-    ("none", 0.0),
-    ("smooth", 0.01),
-    ("smooth", 0.05),
-    ("smooth", 0.2),
-    ("smooth", 1.0),
-    ("rare", 0.05),
-    ("heavy", 0.05),
-    ("gone", math.inf),  # as large as it is
-)
-# Of a smooth drift, up to so many cells: the fewer, the more it matters which ones it raises.
-EXAMPLES = ((16, 16), (512, 8))
-WORDS = {
-    "none": "nothing has drifted",
-    "smooth": "every cell by a little",
-    "rare": "the rarer half shrinks",
-    "heavy": "the heaviest cell shrinks",
-    "gone": "the heaviest cell is gone",
-}
 TIE = 1e-9  # relative: processors round differently, and errors that differ by less are equal
 
 DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
 EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
-NOISE_DOMINATED = 4.0  # how many times larger a drift noise makes that counts find
 COUNTS = 2000  # in an eighth of the releases: few cells need many releases
 NAMES = {"adaptive": "adaptive noise", "counts": "noisy counts"}  # of release options
-# How many times the error of a textbook's noisy counts with the whole budget another option may
-# have, at any drift: if it has the whole budget too, and if other questions share it.
-ALONE, SHARED = 1.05, 1.3
-CLOSE, MANY = 1.2, 4  # simulated errors differ by chance up to so much: then there are more
-
-POWER = 0.95
-POWER_KINDS = ("smooth", "rare", "heavy")  # the smallest drift of the whole is looked for in each
-COLUMN_KINDS = ("smooth", "rare")  # of a column: those in which tv and counts differ most
 LEAST_RATE = 1e-3  # of false alarms in one column or period: rarer ones take long to simulate
-POPULATIONS = 200  # always the same random numbers: a larger drift is not found less often
-PRECISION = 1.04  # of the search, as a ratio
-LEAST = 1e-9  # nobody looks for less
-TINY = 1e-300
-KEPT = 1 - 1e-12  # of a P: else rounding decides whether there is a rest, whose draw takes a number
-NOISES = 64  # populations whose adaptive noise is computed
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DriftCase:
-    """A drift of some kind and size: P / Pi of every cell with Pi > 0, one example a row."""
-
-    kind: str
-    size: float  # in the unit of the asked divergence
-    ratios: Floats  # (examples, cells): it matters which cells a smooth drift raises
-
-
-def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
-    """The drifts that a plan is judged by: all that cells of these probabilities can have.
-
-    Sizes are in the score's unit.
-
-    >>> cases = drift_cases(np.array([0.4, 0.3, 0.2, 0.1]), Score())
-    >>> [(case.kind, round(case.size, 2)) for case in cases][-3:]
-    [('rare', 0.05), ('heavy', 0.05), ('gone', 1.54)]
-    """
-    found = (drift_case(pi, kind, nats, Score()) for kind, nats in JUDGED)
-    return tuple(
-        replace(case, size=_size(pi, case.ratios, score)) for case in found if case is not None
-    )
-
-
-def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | None:
-    """A drift of this kind and size, in the score's unit; None if there is none as large.
-
-    "gone" has one size only: that of the heaviest cell.
-    """
-    if kind == "none":
-        return DriftCase("none", 0.0, np.ones((1, len(pi))))
-    if kind == "gone":
-        return _gone(pi, score)
-    if kind == "smooth":
-        number = next((each for most, each in EXAMPLES if len(pi) <= most), 1)
-        found = smooth_examples(pi, size, score, number)
-    else:
-        one = drifted_ratios(pi, kind, size, score)
-        found = None if one is None else one[None]
-    return None if found is None else DriftCase(kind, size, found)
-
-
-@lru_cache(maxsize=8)  # all options of a plan are judged by the same ones
-def _cases_of(view: View, score: Score) -> tuple[DriftCase, ...]:
-    return drift_cases(_positive(view), score)
-
-
-def _positive(view: View) -> Floats:
-    probabilities = view.probabilities
-    return probabilities[probabilities > 0]
-
-
-def _gone(pi: Floats, score: Score) -> DriftCase | None:
-    if len(pi) < 2:
-        return None
-    heaviest = int(np.argmax(pi))
-    ratios = np.full((1, len(pi)), pi.sum() / (pi.sum() - pi[heaviest]))
-    ratios[0, heaviest] = 0.0
-    return DriftCase("gone", _size(pi, ratios, score), ratios)
-
-
-def _size(pi: Floats, ratios: Floats, score: Score) -> float:
-    return float(ratio_divergence(pi, ratios, score).mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +109,9 @@ class SimulatedRound:
     view: View
     points: QueryPoints
     textbook: bool = False  # noisy counts are read as a textbook reads them, not shrunken
-    _errors: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False)
+    # Populations that have drifted: those of the same points and records share them.
+    _drawn: dict[tuple[str, float, int], Ints] = field(default_factory=dict, repr=False)
+    _errors: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, plan: Plan, known: Known) -> "SimulatedRound":
@@ -222,12 +135,12 @@ class SimulatedRound:
     @cached_property
     def pi(self) -> Floats:
         """Of the cells with Pi > 0."""
-        return _positive(self.view) if self.is_whole else self.points.pi
+        return positive(self.view) if self.is_whole else self.points.pi
 
     @property
     def cases(self) -> tuple[DriftCase, ...]:
         """The drifts of the whole that a plan is judged by."""
-        return _cases_of(self.view, self.score.plain)
+        return cases_of(self.view, self.score.plain)
 
     @property
     def batches(self) -> int:
@@ -283,6 +196,15 @@ class SimulatedRound:
         question = self.plan.question
         return NAMES.get(question.release, f"{question.noise} noise")
 
+    @property
+    def shares(self) -> str:
+        """The shares of all questions about the whole, in words."""
+        found: dict[str, float] = {}
+        for each in self.plan.about_whole:
+            name = "counts" if each.release == "counts" else each.divergence
+            found[name] = found.get(name, 0.0) + each.share
+        return ", ".join(f"{name} {100 * share:.3g}%" for name, share in found.items())
+
     @cached_property
     def release(self) -> ReleaseOption:
         """How the size is released."""
@@ -312,26 +234,22 @@ class SimulatedRound:
             return RESAMPLES
         return max(10, min(20, COUNTS // (2 * len(self.points))))
 
-    @property
-    def noise_dominated(self) -> bool:
-        """Whether counts are released, with noise that makes them find much larger drifts only.
-
-        The variance of a usual count without drift is N / K, and with noise N / K + sd^2. The
-        statistic of the counts is compared with that: the drift it finds grows by their ratio.
-        """
-        noise, usual = self.release, float(self.records.sum()) / len(self.points)
-        return isinstance(noise, CountsNoise) and 1 + noise.noise.sd**2 / usual > NOISE_DOMINATED
-
-    def error(self, case: int, times: int = 1) -> float:
-        """Mean absolute error at one of the cases, from so many times the usual populations."""
-        if (case, times) not in self._errors:
-            self._errors[case, times] = self.error_at(self.cases[case], times)
-        return self._errors[case, times]
+    def error(self, case: int) -> float:
+        """Mean absolute error at one of the cases."""
+        if case not in self._errors:
+            self._errors[case] = self.error_at(self.cases[case])
+        return self._errors[case]
 
     @property
     def typical(self) -> float:
         """The geometric mean of the errors: what is minimised."""
         return typical_error([self.error(case) for case in range(len(self.cases))])
+
+    def usual(self, drifts: Sequence[tuple[str, float]]) -> float:
+        """The geometric mean of the errors at some of the drifts."""
+        return typical_error(
+            [self.error(i) for i, case in enumerate(self.cases) if (case.kind, case.nats) in drifts]
+        )
 
     @property
     def forecasts(self) -> tuple[Forecast, ...]:
@@ -346,44 +264,22 @@ class SimulatedRound:
         case = drift_case(self.pi, kind, size, self.score)
         return None if case is None else self.error_at(case)
 
-    def is_no_worse(
-        self,
-        other: "SimulatedRound",
-        cases: Sequence[int] | None = None,
-        allowed: float | None = None,
-    ) -> bool:
-        """Whether it loses next to nothing against the other at any drift.
-
-        The first loss settles it: what a simulation costs is not spent on the rest.
-        """
-        looked = range(len(self.cases)) if cases is None else cases
-        if allowed is None:
-            allowed = ALONE if len(self.plan.about_whole) == 1 else SHARED
-        return all(self._loses_little(other, case, allowed) for case in looked)
-
-    def _loses_little(self, other: "SimulatedRound", case: int, allowed: float) -> bool:
-        """Where chance in the simulations could decide, more of them do."""
-        mine, limit = self.error(case), allowed * other.error(case)
-        if max(mine, limit) < CLOSE * min(mine, limit):
-            mine, limit = self.error(case, MANY), allowed * other.error(case, MANY)
-        return mine <= limit
-
-    def error_at(self, case: DriftCase, times: int = 1) -> float:
+    def error_at(self, case: DriftCase) -> float:
         """The mean absolute error of the size at this drift.
 
         Against the divergence of the population's very records, over all cells. The mean over
-        several examples of the drift; of so many times as many populations as usual.
+        several examples of the drift.
         """
         examples = case.ratios
         if not self.is_whole:
-            found = [self._examples_error(example[None], 1, times) for example in examples]
+            found = [self._examples_error(example[None], 1) for example in examples]
         elif self.complete:
-            found = [self._examples_error(examples, len(examples), times)]
+            found = [self._examples_error(examples, len(examples))]
         else:
             rounds = self._other_points
             tries = max(len(rounds), len(examples))
             found = [
-                rounds[i % len(rounds)]._examples_error(examples[[i % len(examples)]], tries, times)
+                rounds[i % len(rounds)]._examples_error(examples[[i % len(examples)]], tries)
                 for i in range(tries)
             ]
         return float(np.mean(found))
@@ -393,12 +289,16 @@ class SimulatedRound:
         """The same round with other points too: where they are drawn, which ones are matters."""
         trust = trust_of(self.plan)
         others = [
-            replace(self, points=trust.draw_points(self.pi, np.random.default_rng(SEED + i)))
+            replace(
+                self,
+                points=trust.draw_points(self.pi, np.random.default_rng(SEED + i)),
+                _drawn={},
+            )
             for i in range(1, DESIGNS)
         ]
         return (self, *others)
 
-    def _examples_error(self, ratios: Floats, tries: int, times: int) -> float:
+    def _examples_error(self, ratios: Floats, tries: int) -> float:
         """The same for examples of a drift and these points, if there are so many to try."""
         populations, draws = self._effort
         errors = simulated_errors(
@@ -408,7 +308,7 @@ class SimulatedRound:
             self.score,
             self.release,
             design_effect=self.plan.verdict.client_effect,
-            effort=(max(1, times * populations // tries), draws),
+            effort=(max(1, populations // tries), draws),
         )
         sampling = 0.0 if self.complete else self._sampling_sd(ratios[0])
         if sampling == 0:
@@ -503,74 +403,63 @@ class SimulatedRound:
         return rate if self.is_whole else max(LEAST_RATE, rate / len(self.plan.columns))
 
     @cached_property
-    def smallest_drifts(self) -> dict[str, float | None]:
-        """The least drift of each kind found with 95% power; None if not even a large one is.
+    def power(self) -> VerdictPower:
+        """How often the verdict finds a drift. Thresholds are its own."""
+        return VerdictPower.of(self.statistics(), self.no_drift, self.false_alarm)
 
-        Thresholds are the verdict's own, and populations spread as it assumes.
-        """
-        power_of = _verdict_power(self.statistics(), self.no_drift, self.false_alarm)
-
-        def power(kind: str, size: float) -> float | None:
+    def power_at(self, kind: str, size: float, populations: int) -> float:
+        """How often it finds a drift of this kind and size, of so many populations."""
+        key = kind, size, populations
+        counts = self._drawn.get(key)
+        if counts is None:
             case = drift_case(self.pi, kind, size, self.score)
-            return None if case is None else power_of(case.ratios[:, self.term_cells])
+            if case is None:
+                return 0.0
+            ratios = case.ratios[:, self.term_cells]
+            counts = drifted_counts(self.no_drift, ratios, populations)
+            if populations == FEW:
+                self._drawn[key] = counts
+        return self.power.at(counts, unseen=size if kind == "unseen" else 0.0)
 
-        start = math.sqrt(len(self.pi)) / int(self.records.sum())
+    @cached_property
+    def _largest(self) -> dict[str, float]:
+        """Of each kind that there is."""
         kinds = POWER_KINDS if self.is_whole else COLUMN_KINDS
-        return {kind: _least_found(partial(power, kind), start) for kind in kinds}
+        sizes = {kind: largest_drift(self.pi, kind, self.score) for kind in kinds}
+        return {kind: size for kind, size in sizes.items() if size > 0}
 
+    @cached_property
+    def can_tell(self) -> bool:
+        """Whether a drift of the cells, of half the largest size of any kind, is found at all.
 
-def _verdict_power(
-    statistics: Sequence[Statistic], model: NoDrift, false_alarm: float
-) -> Callable[[Floats], float]:
-    """How often a verdict finds a drift with these P / Pi of the terms, one example a row."""
-    nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
-    thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
-    # Small drifts hardly change adaptive noise, which is costly to compute.
-    noises = [_usual_noise(statistic, model) for statistic in statistics]
+        If not, the verdict of such a round says nothing: not even half of the largest drifts would
+        be found in one of two cases. What the reference never saw is not counted: of that, large
+        shares are found in nearly every view.
+        """
+        return any(
+            self.power_at(kind, size / 2, FEW) >= 0.5
+            for kind, size in self._largest.items()
+            if kind != "unseen"
+        )
 
-    def power(examples: Floats) -> float:
-        rng, each = np.random.default_rng(SEED), POPULATIONS // len(examples)
-        drawn = [_drifted(model, ratios).counts(each, rng) for ratios in examples]
-        counts, missed = np.concatenate(drawn), []
-        for statistic, threshold, noise in zip(statistics, thresholds, noises, strict=True):
-            values = statistic.simulated(model, counts, rng)
-            found = NullValues(values if noise is None else values + noise, statistic.mechanism)
-            missed.append(1 - found.above(threshold))
-        return float(1 - np.prod(missed, axis=0).mean())
+    @cached_property
+    def smallest_drifts(self) -> dict[str, float | None]:
+        """The least drift of each kind found with 95% power; None if not even the largest is.
 
-    return power
+        Populations spread as the verdict assumes. Of unseen values it is their share of the
+        records.
+        """
+        return {kind: self._least_found(kind, precise=True) for kind in self._largest}
 
+    @cached_property
+    def rough_drifts(self) -> dict[str, float]:
+        """The same within some 15%, to compare plans; of what is not found, twice the largest."""
+        return {
+            kind: self._least_found(kind, precise=False) or 2 * size
+            for kind, size in self._largest.items()
+        }
 
-def _usual_noise(statistic: Statistic, model: NoDrift) -> Floats | None:
-    """Of an adaptive statistic without drift; of others nothing."""
-    if statistic.noise is None:
-        return None
-    rng = np.random.default_rng(SEED)
-    return statistic.noise(rng, model.counts(NOISES, rng)).ravel()
-
-
-def _drifted(model: NoDrift, ratios: Floats) -> NoDrift:
-    """The same spread around a P that has drifted."""
-    chances = model.pi * ratios
-    asked = np.bincount(model.batch, weights=chances[model.term])
-    # Large ratios of few sampled cells may exceed 1 together. A probability is above 0.
-    return replace(model, pi=np.maximum(KEPT * chances / max(1.0, float(asked.max())), TINY))
-
-
-def _least_found(power: Callable[[float], float | None], start: float) -> float | None:
-    """The least size with enough power. `power` is None for sizes that no drift has."""
-    low, high, found = 0.0, start, False
-    while not found and (seen := power(high)) is not None:
-        found = seen >= POWER
-        low, high = (low, high) if found else (high, 2 * high)
-    while low == 0 and high > LEAST and (power(high / 2) or 0.0) >= POWER:
-        high /= 2
-    low = low or high / 2
-    while high / low > PRECISION:
-        middle = math.sqrt(low * high)
-        seen = power(middle)
-        if seen is not None and seen < POWER:
-            low = middle
-        else:
-            high, found = middle, found or seen is not None
-    return high if found else None
+    def _least_found(self, kind: str, *, precise: bool) -> float | None:
+        start = math.sqrt(len(self.pi)) / int(self.records.sum())
+        many = max(FEW, min(MANY_POPULATIONS, MANY_COUNTS // len(self.pi))) if precise else 0
+        return least_found(partial(self.power_at, kind), start, self._largest[kind], many)

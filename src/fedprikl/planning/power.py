@@ -1,0 +1,147 @@
+"""How often a verdict finds a drift, and the least drift that it finds nearly always. Public."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.statistic import OUT_OF_DOMAIN, Statistic
+from fedprikl.estimation.verdict import (
+    NullValues,
+    joint_thresholds,
+    simulate_together,
+    simulated_draws,
+)
+from fedprikl.libraries import scipy
+
+POWER = 0.95
+FEW = 200  # populations that tell where to look
+MANY_POPULATIONS, MANY_COUNTS = 1000, 250_000  # that tell the size, and their counts
+FURTHEST = math.log(2)  # from a known size, on a line
+FINE = 2  # further sizes that are looked at with many populations
+LEAST = 1e-9  # nobody looks for less
+TINY = 1e-300
+KEPT = 1 - 1e-12  # of a P: else rounding decides whether there is a rest, whose draw takes a number
+NOISES = 64  # populations whose adaptive noise is computed
+
+
+@dataclass(frozen=True, eq=False)
+class VerdictPower:
+    """A verdict whose thresholds are known, as a function of how the population has drifted."""
+
+    statistics: Sequence[Statistic]
+    model: NoDrift
+    thresholds: Sequence[float]
+    noises: Sequence[Floats | None]  # adaptive noise is costly: small drifts hardly change it
+
+    @classmethod
+    def of(
+        cls, statistics: Sequence[Statistic], model: NoDrift, false_alarm: float
+    ) -> "VerdictPower":
+        """With the thresholds that a release with these statistics has."""
+        nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
+        thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
+        return cls(statistics, model, thresholds, [_usual_noise(s, model) for s in statistics])
+
+    def at(self, counts: Ints, *, unseen: float = 0.0) -> float:
+        """How often drift is found in populations with these counts, one a row.
+
+        `unseen` is the share of their records that are in no cell.
+        """
+        rng, missed = np.random.default_rng([SEED, 1]), []
+        for statistic, threshold, noise in zip(
+            self.statistics, self.thresholds, self.noises, strict=True
+        ):
+            values = statistic.simulated(self.model, counts, rng)
+            if statistic.name == OUT_OF_DOMAIN:
+                values = values + unseen
+            found = NullValues(values if noise is None else values + noise, statistic.mechanism)
+            missed.append(1 - found.above(threshold))
+        return float(1 - np.prod(missed, axis=0).mean())
+
+
+def _usual_noise(statistic: Statistic, model: NoDrift) -> Floats | None:
+    """Of an adaptive statistic without drift; of others nothing."""
+    if statistic.noise is None:
+        return None
+    rng = np.random.default_rng(SEED)
+    return statistic.noise(rng, model.counts(NOISES, rng)).ravel()
+
+
+def drifted_counts(model: NoDrift, examples: Floats, populations: int) -> Ints:
+    """Counts of so many populations with these P / Pi of the terms, one example a row.
+
+    The random numbers are the same for all drifts.
+    """
+    rng, each = np.random.default_rng(SEED), max(1, populations // len(examples))
+    return np.concatenate([drifted(model, ratios).counts(each, rng) for ratios in examples])
+
+
+def drifted(model: NoDrift, ratios: Floats) -> NoDrift:
+    """The same spread around a P that has drifted."""
+    chances = model.pi * ratios
+    asked = np.bincount(model.batch, weights=chances[model.term])
+    # Large ratios of few sampled cells may exceed 1 together. A probability is above 0.
+    return replace(model, pi=np.maximum(KEPT * chances / max(1.0, float(asked.max())), TINY))
+
+
+def least_found(
+    power: Callable[[float, int], float], start: float, largest: float, many: int = 0
+) -> float | None:
+    """The least size that is found with 95% power; None if not even the largest is.
+
+    `power` is that of a size, from so many populations, and rises with it. Of the sizes
+
+        start 2^(j/2),  j = ..., -1, 0, 1, ...
+
+    the least one that is found is looked for, with few populations. Between it and the one before,
+    the power is taken as a normal probability in the logarithm of the size (a probit line); with
+    `many` populations the line is drawn again through sizes near the goal.
+
+    >>> from statistics import NormalDist
+    >>> true = lambda size, _: NormalDist(math.log(0.02), 0.3).cdf(math.log(size))
+    >>> round(least_found(true, 0.001, 1.0, many=1), 3)  # exactly: 0.02 exp(0.3 * 1.645)
+    0.033
+    >>> least_found(true, 0.001, 0.025)
+    """
+
+    def size(place: int) -> float:
+        return min(start * 2 ** (place / 2), largest)
+
+    rough = {0: power(size(0), FEW)}
+    place, step = 0, -1 if rough[0] >= POWER else 1
+    while (rough[place] >= POWER) == (step < 0) and LEAST < size(place):
+        if step > 0 and size(place) >= largest:
+            return None
+        place += 2 * step
+        rough[place] = power(size(place), FEW)
+    place -= step
+    rough[place] = power(size(place), FEW)
+    found = min(place for place, seen in rough.items() if seen >= POWER)
+    if found - 1 not in rough:
+        return size(found)
+    known = {size(place): rough[place] for place in (found - 1, found)}
+    if many == 0:
+        return _on_the_line(known)
+    known = {each: power(each, many) for each in known}
+    for _ in range(FINE):
+        guess = min(_on_the_line(known), largest)
+        known[guess] = power(guess, many)
+    return min(_on_the_line(known), largest)
+
+
+def _on_the_line(known: dict[float, float]) -> float:
+    """Where the probit line through the two sizes next to the goal reaches it."""
+    goal = scipy.special.ndtri(POWER)
+    levels = {size: scipy.special.ndtri(np.clip(seen, 1e-3, 1 - 1e-4)) for size, seen in known.items()}
+    near = sorted(levels, key=lambda size: abs(levels[size] - goal))[:2]
+    one, other = sorted(near)
+    slope = (levels[other] - levels[one]) / math.log(other / one) if other > one else 0.0
+    if slope <= 0:
+        return near[0]
+    steps = float(np.clip((goal - levels[near[0]]) / slope, -FURTHEST, FURTHEST))
+    return near[0] * math.exp(steps)

@@ -1,0 +1,224 @@
+"""The planner's rule: candidate plans on a small grid of shares, their forecasts, least regret.
+
+What the population looks like is unknown, so no kind of drift is preferred. For every candidate
+
+    the smallest drift of each kind that its verdict finds, and the typical error of each answer
+
+are simulated. A candidate's regret is how many times larger than the best candidate's any of them
+is, at worst (minimax regret, Savage 1951). The one with the least regret is taken, of those whose
+errors stay near what a textbook's noisy counts with the whole budget have, at every drift that is
+tried. Decision 27 has the reasons.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from fedprikl.planning.design import Design, six_digits
+from fedprikl.planning.known import Known
+from fedprikl.planning.simulated_round import SimulatedRound, least, typical_error
+from fedprikl.privacy import Calibrated
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
+
+NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
+USUAL = (("none", 0.0), ("smooth", 0.05), ("rare", 0.05))  # where errors of answers are compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Every number that the choice of a plan rests on (decision 27: what other ones would do)."""
+
+    columns: float = 0.5  # of the budget, where the whole is asked beside columns
+    tv_beside_counts: tuple[float, ...] = (0.0, 0.05, 0.15)  # noisy counts of all cells, and tv
+    tv_beside_number: tuple[float, ...] = (0.1, 0.3)  # the size as a number, tv as another
+    others_beside_number: tuple[float, ...] = (0.1, 0.3)  # all further questions, as numbers
+    tv_of_columns: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5)  # of the columns' part
+    limits: tuple[float, ...] = (math.inf, 0.65, 0.5)  # of adaptive noise: of the largest step
+    alone: float = 1.05  # times a textbook's error, if the size has the whole budget
+    shared: float = 1.4  # the same, of every answer, if questions share the budget
+
+
+RULE = Rule()
+
+
+def regrets(found: Sequence[Mapping[str, float]]) -> list[float]:
+    """How many times larger than the best of all each one is in anything, at worst.
+
+    All that is found is wanted small.
+
+    >>> regrets([{"smooth": 0.02, "heavy": 0.1}, {"smooth": 0.01, "heavy": 0.4}])
+    [2.0, 4.0]
+    """
+    best = {name: min(each[name] for each in found) for name in found[0]}
+    return [max(each[name] / best[name] for name in best) for each in found]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The candidates for the whole, with one design and a trusted aggregator; and the one taken."""
+
+    known: Known
+    draft: Plan
+    design: Design
+    noise: Calibrated  # of one number with the whole budget of a release
+    rule: Rule = RULE
+    _readings: dict[tuple[object, ...], SimulatedRound] = field(default_factory=dict)
+
+    @cached_property
+    def taken(self) -> SimulatedRound:
+        """The one with the least regret, of those that are near a textbook's noisy counts.
+
+        Of one question the error is all.
+        """
+        if len(self.near) == 1:
+            return self.near[0]
+        if len(self.asked) == 1:
+            return least(self.near, lambda each: each.typical)
+        found = regrets([each.rough_drifts | self._errors(each) for each in self.near])
+        return self.near[found.index(least(found, lambda regret: regret))]
+
+    @cached_property
+    def near(self) -> tuple[SimulatedRound, ...]:
+        """Candidates of which no answer has much more error than a textbook's noisy counts."""
+        return tuple(filter(self._is_near, self.all)) if self.complete else self.all
+
+    @property
+    def asked(self) -> tuple[Question, ...]:
+        """All questions, the size first."""
+        return self.draft.questions
+
+    @cached_property
+    def all(self) -> tuple[SimulatedRound, ...]:
+        """Every candidate."""
+        rule, names = self.rule, [each.divergence for each in self.asked[1:]]
+        if not names:
+            numbers = [self._round((replace(each, share=1.0),)) for each in self._options]
+            return (*numbers, self._counts(0.0)) if self.complete else tuple(numbers)
+        shares = {
+            (tv * ("tv" in names), others * (names != ["tv"]))
+            for tv in rule.tv_beside_number
+            for others in rule.others_beside_number
+        }
+        best = least(self._options, lambda each: self._reading(each, 0.5).typical)
+        numbers = [self._numbers(best, *each) for each in sorted(shares)]
+        if not self.complete:
+            return tuple(numbers)
+        counts = [self._counts(tv) for tv in rule.tv_beside_counts if "tv" in names or tv == 0]
+        return (*counts, *numbers)
+
+    @cached_property
+    def _options(self) -> tuple[Question, ...]:
+        """The size as one number: with additive noise, and with adaptive noise where there is."""
+        size, limit = self.asked[0], self.design.maximum_step
+        additive = replace(size, release="value", maximum_step=None if limit == math.inf else limit)
+        if size.divergence not in ADAPTIVE:
+            return (additive,)
+        largest, found = self._first.largest_step, []
+        for part in self.rule.limits:
+            step = None if part == math.inf else six_digits(part * largest)
+            found.append(replace(size, release="adaptive", maximum_step=step))
+        return additive, least(found, self._large_error)
+
+    def _large_error(self, question: Question) -> float:
+        """Of a number with a maximum step, where that matters: at large drifts.
+
+        A limit costs nothing in a cell that is gone, and most in cells that are nearly gone. Both
+        must be tried, or the tightest limit always looks best.
+        """
+        reading = self._reading(question, 1.0 if len(self.asked) == 1 else 0.5)
+        sizes = sorted(range(len(reading.cases)), key=lambda i: round(reading.cases[i].size, 9))
+        nearly_gone = reading.predict(*NEARLY_GONE)
+        errors = [reading.error(case) for case in sizes[-2:]]
+        return typical_error(errors if nearly_gone is None else [*errors, nearly_gone])
+
+    def _counts(self, tv: float) -> SimulatedRound:
+        """Noisy counts of all cells, off which everything is read; and tv as a number."""
+        read = [each for each in self.asked if tv == 0 or each.divergence != "tv"]
+        return self._round(
+            tuple(
+                replace(each, release="counts", maximum_step=None, share=(1 - tv) / len(read))
+                if each in read
+                else replace(each, release="value", share=tv)
+                for each in self.asked
+            )
+        )
+
+    def _numbers(self, size: Question, tv: float, others: float) -> SimulatedRound:
+        """All answers are numbers."""
+        further, found = [each.divergence for each in self.asked[1:]], []
+        for each in self.asked[1:]:
+            option: ReleaseOption = "adaptive" if each.divergence in ADAPTIVE else "value"
+            number = others / (len(further) - ("tv" in further)) if each.divergence != "tv" else tv
+            found.append(replace(each, release=option, maximum_step=None, share=number))
+        left = 1 - math.fsum(each.share for each in found)
+        return self._round((replace(size, share=left), *found))
+
+    @cached_property
+    def _first(self) -> SimulatedRound:
+        """A round of the design: its points and populations serve all candidates."""
+        plan = self.draft.asking(self.design.points, self.design.exponent)
+        return SimulatedRound.of(plan.changed(batches=self.design.batches), self.known)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is asked of everybody: else there are no noisy counts."""
+        return self._first.complete
+
+    def _round(self, questions: tuple[Question, ...]) -> SimulatedRound:
+        """With the noise and epsilon of one number; what is taken is calibrated in the end."""
+        plan = replace(self._first.plan, questions=questions).with_noise(self.noise.law)
+        return replace(self._first, plan=plan.changed(epsilon=self.noise.epsilon))
+
+    def _reading(
+        self, question: Question, share: float, *, textbook: bool = False
+    ) -> SimulatedRound:
+        """One answer, released by itself with a share of the budget."""
+        key = question.divergence, question.release, question.maximum_step, share, textbook
+        if key not in self._readings:
+            alone = self._round((replace(question, share=1.0),))
+            budget = alone.plan.budget
+            plan = alone.plan.changed(epsilon=share * budget.epsilon, delta=share * budget.delta)
+            self._readings[key] = replace(alone, plan=plan, textbook=textbook)
+        return self._readings[key]
+
+    def _readings_of(self, question: Question, candidate: SimulatedRound) -> list[SimulatedRound]:
+        """An answer of a candidate by itself, and read off its noisy counts."""
+        counted = [each.share for each in candidate.plan.questions if each.release == "counts"]
+        found = []
+        if question.release != "counts":
+            found.append(self._reading(question, question.share))
+        if counted:
+            read = replace(question, release="counts", maximum_step=None)
+            found.append(self._reading(read, round(math.fsum(counted), 9)))
+        return found
+
+    def _errors(self, candidate: SimulatedRound) -> dict[str, float]:
+        """The typical error of each answer, by its better reading."""
+        return {
+            f"error of {each.divergence}": min(
+                reading.usual(USUAL) for reading in self._readings_of(each, candidate)
+            )
+            for each in candidate.plan.questions
+        }
+
+    def _is_near(self, candidate: SimulatedRound) -> bool:
+        """Whether no answer, at any drift, has much more error than a textbook's noisy counts.
+
+        Ours, with a share s of the budget, have at most 1/s^2 of it (where the error is the bias by
+        the square of the noise): then nothing need be simulated. The first answer that is too far
+        settles it.
+        """
+        allowed = self.rule.alone if len(self.asked) == 1 else self.rule.shared
+        counted = (each.share for each in candidate.plan.questions if each.release == "counts")
+        if allowed * math.fsum(counted) ** 2 >= 1:
+            return True
+        for question in candidate.plan.questions:
+            read = replace(question, release="counts", maximum_step=None)
+            textbook = self._reading(read, 1.0, textbook=True)
+            readings = self._readings_of(question, candidate)
+            for case in range(len(textbook.cases)):
+                if min(each.error(case) for each in readings) > allowed * textbook.error(case):
+                    return False
+        return True
