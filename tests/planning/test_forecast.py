@@ -1,7 +1,6 @@
 """Drift models, spectra and forecasts: what a plan's predictions are made of."""
 
 import math
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from fedprikl.estimation.drift_model import fit_drift, model_drift
 from fedprikl.estimation.scoring import Terms
 from fedprikl.planning import Design, Spectrum, search_designs
 from fedprikl.planning.design import simulated_moments
-from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.reference import spread_points, spread_shares
 
 
@@ -120,32 +118,3 @@ def test_the_search_tries_every_design() -> None:
     for each in clipped:
         same = plain[each.design.batches, each.design.exponent]
         assert each.forecasts[0].noise_sd < same.forecasts[0].noise_sd
-
-
-class _FewAndMany(SimulatedRound):
-    """Its error from few simulations, and from many."""
-
-    cases = cast(Any, ("none",))
-
-    def error_at(self, case: Any, times: int = 1) -> float:  # noqa: ARG002
-        few, many = cast(Any, self.plan)
-        return float(few if times == 1 else many)
-
-    @property
-    def asked_for_many(self) -> bool:
-        return any(times > 1 for _, times in self._errors)
-
-
-@pytest.mark.parametrize(
-    ("mine", "many", "wins", "asked"),
-    [(1.03, 0.9, False, True), (1.08, 1.0, True, True), (0.5, 0.1, True, False)],
-)
-def test_more_simulations_decide_where_chance_could(
-    mine: float, many: float, wins: bool, asked: bool
-) -> None:
-    none: Any = None
-    one, other = (
-        _FewAndMany(cast(Any, errors), none, none, none) for errors in ((mine, 1.0), (1.0, many))
-    )
-    assert one.is_no_worse(other, allowed=1.05) is wins
-    assert one.asked_for_many is other.asked_for_many is asked

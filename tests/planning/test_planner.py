@@ -19,11 +19,10 @@ from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
 from fedprikl.divergence import skewed_divergence
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.planning import options
 from fedprikl.planning.budget import largest_epsilon, split_budget
+from fedprikl.planning.cases import drift_case
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
-from fedprikl.planning.cases import drift_case
 from fedprikl.privacy import InverseSensitivityMechanism, Numbers, calibrate, total_epsilon
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.answering import estimate_sums, expected_noise
@@ -125,7 +124,7 @@ def test_more_of_anything_is_predicted_to_help() -> None:
     assert planned(2000, payload=60, records=500_000).error <= 1.05 * little.error
     assert planned(300, payload=2000, epsilon=0.1).error > planned(300, payload=2000).error
     doublings = little.doublings
-    assert doublings["payload"] == pytest.approx(planned(2000, payload=120).error, rel=1e-9)
+    assert doublings["payload"] == pytest.approx(planned(2000, payload=120).error, rel=1e-2)
     assert doublings["epsilon"] <= little.error
 
 
@@ -418,33 +417,6 @@ def test_it_takes_the_option_that_never_loses(name: str) -> None:
     (counts,) = (each for each in found.options if each.name == "noisy counts")
     for mine, theirs in zip(taken.forecasts, counts.forecasts, strict=True):
         assert mine.error <= 1.1 * theirs.error
-    if option == "counts":
-        others = [each for each in found.options if each is not taken]
-        assert all(
-            any(
-                a.error > 1.05 * b.error for a, b in zip(o.forecasts, counts.forecasts, strict=True)
-            )
-            for o in others
-        )
-
-
-def test_the_verdict_decides_where_sizes_are_about_as_good(monkeypatch: Any) -> None:
-    """Noisy counts of the rarer half together tell far more than one number of TV."""
-    settings: Any = {"clients": 500, "records": 50_000, "epsilon": 1.0}
-    masses = np.random.default_rng(2).lognormal(0, 1, 20)
-    reference = Reference.from_probabilities(masses / masses.sum())
-    found = plan_round(reference, **settings)
-    monkeypatch.setattr(options, "FOR_THE_VERDICT", 0.0)  # the size alone
-    other = plan_round(reference, **settings)
-    assert found.plan.question.release == "counts" != other.plan.question.release
-    assert found.error < 1.5 * other.error
-    why = {each.parameter: each.why for each in found.reasons}["release"]
-    assert why.endswith("with adaptive noise, but they find smaller drifts of some kind")
-    ours: Any = found.smallest_drifts
-    theirs: Any = other.smallest_drifts
-    gains = {kind: theirs[kind] / ours[kind] for kind in ("smooth", "rare", "heavy")}
-    assert gains["rare"] > 1.5
-    assert min(gains.values()) > 1 / gains["rare"]
 
 
 def test_counts_need_every_cell() -> None:
@@ -465,14 +437,14 @@ def test_the_default_asks_kl_tv_and_js_and_shares_the_budget() -> None:
     assert [each.divergence for each in found.questions] == ["kl", "tv", "js"]
     shares = {each.divergence: each.share for each in found.questions}
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-12)
-    assert 0.03 <= shares["tv"] <= 0.2
-    assert shares["kl"] >= shares["js"]
+    assert 0.05 <= shares["tv"] <= 0.2
+    assert shares["kl"] == shares["js"]  # read off the same counts
 
 
 def test_what_is_read_off_counts_shares_them() -> None:
     plan = plan_round(lognormal(30), clients=50, records=5_000, epsilon=1.0).plan
     assert [each.release for each in plan.questions] == ["counts", "value", "counts"]
-    assert plan.questions[1].share <= 0.15
+    assert plan.questions[1].share <= 0.25
     nobody = power_plan("none").plan
     assert {each.release for each in nobody.questions} == {"counts"}
 

@@ -14,9 +14,9 @@ from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
+from fedprikl.planning.cases import WORDS
 from fedprikl.planning.known import SumCost
 from fedprikl.planning.planned_round import ColumnForecast
-from fedprikl.planning.cases import WORDS
 from fedprikl.planning.simulated_round import LEAST_RATE
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.series import Every, series_until
@@ -218,8 +218,10 @@ def plan_command(
     planned = replace(planned, plan=plan)
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     write_whole(output, readable(signed.to_dict()))
-    for remark in planned.notes:
-        notes.print(f"[yellow]note:[/yellow] {shown(remark)}")
+    for place, remark in enumerate(planned.notes):
+        grave = place == 0 and not planned.can_tell
+        label = "[red]Cannot tell:[/red]" if grave else "[yellow]note:[/yellow]"
+        notes.print(f"{label} {shown(remark.removeprefix('Cannot tell: '))}")
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
@@ -349,10 +351,12 @@ def _print_whole(planned: PlannedRound) -> None:
 
 def _print_smallest(planned: PlannedRound, unit: str) -> None:
     plan = planned.plan
-    rows = [
-        (WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
-        for kind, size in planned.smallest_drifts.items()
-    ]
+    rows = []
+    for kind, size in planned.smallest_drifts.items():
+        found = "never" if size is None else f"{size:.2g} {unit}".rstrip()
+        if kind == "unseen" and size is not None:
+            found = f"{100 * size:.2g}% of the records"
+        rows.append((WORDS[kind], found))
     given = plan.verdict.design_effect
     effect = "" if given is None else f", design effect {given:.3g}"
     rate = f"false alarms: {100 * plan.false_alarm_of_each:.3g}%"

@@ -49,7 +49,6 @@ class DriftCase:
     kind: str
     size: float  # in the unit of the asked divergence
     ratios: Floats  # (examples, cells): it matters which cells a smooth drift raises
-    nats: float = 0.0  # of the drifts that plans are judged by: the size in nats of KL
 
 
 def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
@@ -61,11 +60,9 @@ def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
     >>> [(case.kind, round(case.size, 2)) for case in cases][-3:]
     [('rare', 0.05), ('heavy', 0.05), ('gone', 1.54)]
     """
-    found = ((drift_case(pi, kind, nats, Score()), nats) for kind, nats in JUDGED)
+    found = (drift_case(pi, kind, nats, Score()) for kind, nats in JUDGED)
     return tuple(
-        replace(case, size=_size(pi, case.ratios, score), nats=nats)
-        for case, nats in found
-        if case is not None
+        replace(case, size=_size(pi, case.ratios, score)) for case in found if case is not None
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fedprikl.planning.simulated_round import Forecast, SimulatedRound
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.store import write_whole
 
+REMEDIES = 8  # doublings of the records, or of epsilon, up to which a remedy is looked for
 DRIFTED = 0.05  # nats: a drift of a column
 RELEASES = {
     "value": "one number with noise",
@@ -36,11 +37,11 @@ class ColumnForecast:
     error_drifted: float | None  # the same at a smooth drift of 0.05 nats
 
 
-def column_forecast(plan: Plan, known: Known) -> ColumnForecast:
-    """What to expect of the columns under this plan."""
-    about = SimulatedRound.of_column(plan, known)
+def column_forecast(about: SimulatedRound) -> ColumnForecast:
+    """What to expect of the columns, from a simulated round about a typical one."""
+    plan = about.plan
     return ColumnForecast(
-        views=len(known.reference.views),
+        views=len(plan.columns),
         counts=plan.column_points,
         column=about.view.name,
         smallest_drift=about.smallest_drifts["smooth"],
@@ -76,6 +77,8 @@ class PlannedRound:
     taken: SimulatedRound | None = None  # of the whole, as it is released; None: it is not asked
     options: tuple[SimulatedRound, ...] = ()  # release options that were compared, with that one
     find_doublings: Callable[[], dict[str, float]] = dict
+    hopeless: tuple[Reason, ...] = ()  # views that are not asked, as nothing could be found in them
+    periods: int = 1  # whose releases a verdict has together
 
     @property
     def releases(self) -> int:
@@ -105,19 +108,98 @@ class PlannedRound:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the plan's promises rest on and nobody has said."""
-        return self.known.notes(self.plan)
+        """What the verdict cannot do, and what the plan's promises rest on and nobody has said."""
+        cannot = () if self.can_tell else (f"{self.verdict}. {self.remedy}",)
+        not_asked = tuple(
+            f"{each.parameter}: {each.value}, as {each.why}." for each in self.hopeless
+        )
+        return (*cannot, *not_asked, *self.known.notes(self.plan))
+
+    @cached_property
+    def column(self) -> SimulatedRound | None:
+        """A round about a typical column, where columns are asked."""
+        return SimulatedRound.of_column(self.plan, self.known) if self.plan.columns else None
 
     @cached_property
     def columns(self) -> ColumnForecast | None:
         """What to expect of a typical column, where columns are asked (a second)."""
-        return column_forecast(self.plan, self.known) if self.plan.columns else None
+        return None if self.column is None else column_forecast(self.column)
+
+    @cached_property
+    def _judged(self) -> tuple[SimulatedRound, ...]:
+        """Rounds about the whole and a typical column; of a series, all periods together.
+
+        The noises of so many releases add up: as if one had less epsilon.
+        """
+        found = [each for each in (self.taken, self.column) if each is not None]
+        if self.periods == 1:
+            return tuple(found)
+        more = replace(self.known, records=self.known.records * self.periods)
+        less = [each.plan.budget.epsilon / math.sqrt(self.periods) for each in found]
+        return tuple(
+            replace(each, known=more, plan=each.plan.changed(epsilon=epsilon), _drawn={})
+            for each, epsilon in zip(found, less, strict=True)
+        )
+
+    @cached_property
+    def can_tell(self) -> bool:
+        """Whether the verdict would find half of the largest drifts of any view, half of the time.
+
+        As releases say it; simulated (some seconds).
+        """
+        return any(each.power.findable[0] for each in self._judged)
+
+    @cached_property
+    def findable(self) -> float | None:
+        """The least total variation of a drift, in any view, that is found half of the time."""
+        known = (each.power.findable[1] for each in self._judged)
+        return min((least for least in known if least is not None), default=None)
+
+    @property
+    def verdict(self) -> str:
+        """What the verdict can do, in words."""
+        if self.can_tell:
+            return "Can tell"
+        if self.findable is None:
+            return "Cannot tell: no drift could be found"
+        return (
+            "Cannot tell: with so few records and this epsilon only drifts above "
+            f"{self.findable:.2g} (total variation) could be found"
+        )
+
+    @cached_property
+    def remedy(self) -> str:
+        """What would help a plan that cannot tell: how many records, or which epsilon."""
+
+        def enough(change: Callable[[SimulatedRound, int], SimulatedRound]) -> int | None:
+            factors = (2**step for step in range(1, REMEDIES))
+            tried = ((each, factor) for factor in factors for each in self._judged)
+            told = (factor for each, factor in tried if change(each, factor).power.findable[0])
+            return next(told, None)
+
+        def with_records(each: SimulatedRound, factor: int) -> SimulatedRound:
+            more = replace(each.known, records=factor * each.known.records)
+            return replace(each, known=more, _drawn={})
+
+        def with_epsilon(each: SimulatedRound, factor: int) -> SimulatedRound:
+            epsilon = factor * each.plan.budget.epsilon
+            return replace(each, plan=each.plan.changed(epsilon=epsilon), _drawn={})
+
+        records, epsilon = enough(with_records), enough(with_epsilon)
+        helps = (
+            ["fewer columns or bins"] if len(self.plan.views) > 1 or self.plan.points > 2 else []
+        )
+        if records is not None:
+            helps.append(f"more records (about {records * self.known.records:,})")
+        if epsilon is not None:
+            helps.append(f"a larger epsilon (about {epsilon * self.plan.budget.total[0]:g})")
+        return f"What helps: {', or '.join(helps) or 'many more records'}."
 
     @property
     def smallest_drifts(self) -> dict[str, float | None]:
         """For each kind, the least drift that the verdict finds with 95% power; None if none is.
 
-        The verdict is simulated: computed when asked for (seconds).
+        Of values that the reference never saw it is their share of the records. The verdict is simulated: computed when asked for (seconds).
         """
         return {} if self.taken is None else self.taken.smallest_drifts
 
@@ -126,7 +208,8 @@ class PlannedRound:
         """The largest of the smallest drifts of all kinds that are found; None if none is."""
         if self.taken is None and self.columns is not None:
             return self.columns.smallest_drift
-        return max((size for size in self.smallest_drifts.values() if size), default=None)
+        sizes = {kind: size for kind, size in self.smallest_drifts.items() if kind != "unseen"}
+        return max((size for size in sizes.values() if size), default=None)
 
     @cached_property
     def liars(self) -> tuple[LiarBound, ...]:
@@ -199,6 +282,8 @@ class PlannedRound:
         """Plain values for JSON."""
         return {
             "plan": self.plan.to_dict(),
+            "verdict": "can tell" if self.can_tell else "cannot tell",
+            "findable": self.findable,
             "releases": self.releases,
             "predicted_error": self.error,
             "forecasts": to_plain(self.forecasts),

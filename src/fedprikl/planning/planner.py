@@ -29,11 +29,18 @@ from fedprikl.planning.budget import (
 )
 from fedprikl.planning.client_sizes import ClientSizes
 from fedprikl.planning.design import EXPONENTS, DesignForecast, Spectrum, search_designs
-from fedprikl.planning.explain import column_reasons, plan_reasons, search_reasons
+from fedprikl.planning.explain import Reason, column_reasons, plan_reasons, search_reasons
 from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.rule import RULE, Choice, regrets
-from fedprikl.planning.simulated_round import LEAST_RATE, TIE, SimulatedRound, least
+from fedprikl.planning.simulated_round import (
+    LEAST_RATE,
+    TIE,
+    SimulatedRound,
+    least,
+    typical_error,
+)
+from fedprikl.planning.views import whole_alone, without_hopeless_whole
 from fedprikl.privacy import Calibrated, Unit
 from fedprikl.protocol.plan import (
     Budget,
@@ -67,6 +74,7 @@ COHORT: dict[Trust, int] = {  # clients of a secure sum
     "none": 5000,  # each cohort carries its own noise: as few as possible
 }
 DRIFTED = 0.05  # nats: a drift of a column
+CLOSE = 1.25  # times the least regret: fewer records of each client are as good
 SAMPLES = 20  # populations without drift, for the mean of their divergence
 
 
@@ -195,7 +203,7 @@ def plan_round(
                 "`per_client`, `typical_records` and `empty` belong to unit='client': a plan that "
                 "protects single records counts all of them."
             )
-        return _best_plan(known, draft, payload, series)
+        return _best_plan(known, draft, payload, series, choose=ask is None)
     if most_records is not None:
         raise InvalidInputError(
             "Where whole clients are protected, each contributes per_client records, however many "
@@ -208,6 +216,7 @@ def plan_round(
             draft.changed(unit=WholeClient(number, empty), most_records=number),
             payload,
             series,
+            choose=ask is None,
         )
         for number in sizes.numbers(per_client)
     ]
@@ -223,8 +232,8 @@ def _fewest(planned: Sequence[PlannedRound], close: float) -> PlannedRound:
     leave fewer clients short, and no forecast knows how many are.
     """
     losses = np.array([_losses(each) for each in planned])
-    regrets = (losses / losses.min(axis=0)).max(axis=1)
-    return planned[int(np.flatnonzero(regrets <= close * (1 + TIE) * regrets.min())[-1])]
+    worst = (losses / losses.min(axis=0)).max(axis=1)
+    return planned[int(np.flatnonzero(worst <= close * (1 + TIE) * worst.min())[-1])]
 
 
 def _losses(planned: PlannedRound) -> list[float]:
@@ -233,8 +242,9 @@ def _losses(planned: PlannedRound) -> list[float]:
     Forecasts are of the drawn records. That these are a sample of what clients hold adds what the
     divergence of a sample is without drift. Of columns alone, the error and drift of a typical one.
     """
-    sizes = list(planned.smallest_drifts.values()) or [planned.smallest_drift]
-    drift = typical_error([size or LOST for size in sizes])
+    about = planned.taken or planned.column
+    assert about is not None  # noqa: S101  a plan asks about the whole or about columns
+    drift = typical_error(list(about.rough_drifts.values()))
     if (taken := planned.taken) is None:
         return [planned.error, drift]
     counts = taken.no_drift.counts(SAMPLES, public_simulation())
@@ -243,12 +253,13 @@ def _losses(planned: PlannedRound) -> list[float]:
 
 
 def _best_plan(
-    known: Known, draft: Plan, payload: int | None, series: Series | None
+    known: Known, draft: Plan, payload: int | None, series: Series | None, *, choose: bool
 ) -> PlannedRound:
-    """The plan with the smallest predicted errors, for one contribution of each client.
+    """The plan with the least regret, for one contribution of each client.
 
-    The draft's budget is for all releases together.
+    The draft's budget is for all releases together. `choose`: nobody insists on the whole.
     """
+    hopeless: tuple[Reason, ...] = ()
     effect, correlation = draft.verdict.design_effect or 1.0, known.reference.whole.correlation
     if draft.verdict.design_effect is None and correlation is not None:
         effect = correlation.design_effect(clients=known.clients, records=known.records)
@@ -257,6 +268,9 @@ def _best_plan(
     if series is not None:
         planned = _plan_series(known, draft, series)
     else:
+        fitting = replace(known, payload=_payload_of_whole(known, draft, payload))
+        if choose:
+            draft, hopeless = without_hopeless_whole(fitting, draft)
         known = replace(known, payload=_payload_of_whole(known, draft, payload))
         if not draft.points:
             shares = draft.trust == "none"
@@ -268,7 +282,8 @@ def _best_plan(
             planned = _plan_beside_columns(known, draft)
         else:
             planned = _plan_sums(known, draft)
-    return replace(planned, reasons=(*planned.reasons, *column_reasons(planned.plan)))
+    reasons = (*hopeless, *planned.reasons, *column_reasons(planned.plan))
+    return replace(planned, reasons=reasons, hopeless=hopeless)
 
 
 def _payload_of_whole(known: Known, draft: Plan, payload: int | None) -> int:
@@ -311,10 +326,11 @@ def _plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
     )
     plan = shared_over_time(known, counts) if draft.trust == "none" else afforded(counts)
     reasons = plan_reasons(plan, support=cells)
+    periods = series.periods
     if not plan.points:
-        return PlannedRound(plan=plan, known=known, reasons=reasons)
+        return PlannedRound(plan=plan, known=known, reasons=reasons, periods=periods)
     once = plan.changed(when=Once(), releases=1)
-    whole = _whole_alone(once)
+    whole = whole_alone(once)
     taken = SimulatedRound.of(whole.changed(false_alarm=LEAST_RATE), known)
     richer = replace(taken, plan=taken.plan.changed(epsilon=2 * whole.budget.epsilon))
     return PlannedRound(
@@ -324,6 +340,7 @@ def _plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
         taken=taken,
         options=(taken,),
         find_doublings=lambda: {"epsilon": richer.typical},
+        periods=periods,
     )
 
 
@@ -406,7 +423,7 @@ def _search_designs(known: Known, draft: Plan, noise: Calibrated) -> list[Design
 
 def _plan_beside_columns(known: Known, draft: Plan) -> PlannedRound:
     """The whole is planned with its part of the budget, as if there were no columns."""
-    planned = _plan_sums(known, _whole_alone(draft))
+    planned = _plan_sums(known, whole_alone(draft))
     part = 1 - _columns_share(draft)
     whole = tuple(replace(each, share=each.share * part) for each in planned.plan.questions)
     plan = planned.plan.changed(
@@ -417,23 +434,7 @@ def _plan_beside_columns(known: Known, draft: Plan) -> PlannedRound:
     )
     plan = fitted(_split_columns(known, plan))
     assert planned.taken is not None  # noqa: S101  the whole is asked
-    return replace(planned, plan=plan, taken=replace(planned.taken, plan=_whole_alone(plan)))
-
-
-def _whole_alone(plan: Plan) -> Plan:
-    """The plan about the whole alone, with its part of the budget of a release."""
-    part = 1 - _columns_share(plan)
-    epsilon, delta = plan.budget.epsilon * plan.budget.parts, plan.budget.delta
-    return plan.changed(
-        views=tuple(view for view in plan.views if not view.columns),
-        questions=tuple(replace(each, share=each.share / part) for each in plan.about_whole),
-        epsilon=part * epsilon,
-        delta=part * delta,
-        parts=1.0,
-        total_epsilon=part * epsilon,
-        total_delta=part * delta,
-        false_alarm=plan.false_alarm_of_each,
-    )
+    return replace(planned, plan=plan, taken=replace(planned.taken, plan=whole_alone(plan)))
 
 
 def _columns_share(plan: Plan) -> float:

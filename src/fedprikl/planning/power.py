@@ -3,19 +3,16 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.findable import findable_drift
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import OUT_OF_DOMAIN, Statistic
-from fedprikl.estimation.verdict import (
-    NullValues,
-    joint_thresholds,
-    simulate_together,
-    simulated_draws,
-)
+from fedprikl.estimation.statistic import Statistic, above
+from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
 from fedprikl.libraries import scipy
 
 POWER = 0.95
@@ -33,43 +30,48 @@ NOISES = 64  # populations whose adaptive noise is computed
 class VerdictPower:
     """A verdict whose thresholds are known, as a function of how the population has drifted."""
 
-    statistics: Sequence[Statistic]
+    judged: Sequence[tuple[Statistic, float]]  # with their thresholds; hopeless ones are left out
+    noises: Sequence[Floats | None]  # of each without drift, where it is adaptive: (draws, m)
     model: NoDrift
-    thresholds: Sequence[float]
-    noises: Sequence[Floats | None]  # adaptive noise is costly: small drifts hardly change it
 
     @classmethod
     def of(
-        cls, statistics: Sequence[Statistic], model: NoDrift, false_alarm: float
+        cls,
+        statistics: Sequence[Statistic],
+        model: NoDrift,
+        false_alarm: float,
+        draws: int | None = None,
     ) -> "VerdictPower":
         """With the thresholds that a release with these statistics has."""
-        nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
-        thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
-        return cls(statistics, model, thresholds, [_usual_noise(s, model) for s in statistics])
+        draws = simulated_draws(false_alarm) if draws is None else draws
+        nulls = simulate_together(statistics, model, draws=draws)
+        limits = joint_thresholds(nulls, false_alarm=false_alarm)
+        known = [
+            ((statistic, max(limit, null.possible[0])), null.noise)
+            for statistic, null, limit in zip(statistics, nulls, limits, strict=True)
+            if limit < math.inf
+        ]
+        return cls([judged for judged, _ in known], [noise for _, noise in known], model)
 
-    def at(self, counts: Ints, *, unseen: float = 0.0) -> float:
+    def at(self, counts: Ints) -> float:
         """How often drift is found in populations with these counts, one a row.
 
-        `unseen` is the share of their records that are in no cell.
+        Small drifts hardly change adaptive noise, which is costly to compute: it is as without.
         """
-        rng, missed = np.random.default_rng([SEED, 1]), []
-        for statistic, threshold, noise in zip(
-            self.statistics, self.thresholds, self.noises, strict=True
-        ):
+        rng, missed = np.random.default_rng([SEED, 1]), np.ones(len(counts))
+        for (statistic, threshold), noise in zip(self.judged, self.noises, strict=True):
             values = statistic.simulated(self.model, counts, rng)
-            if statistic.name == OUT_OF_DOMAIN:
-                values = values + unseen
-            found = NullValues(values if noise is None else values + noise, statistic.mechanism)
-            missed.append(1 - found.above(threshold))
-        return float(1 - np.prod(missed, axis=0).mean())
+            if noise is not None:
+                values = values + noise[:NOISES].ravel()
+            missed *= 1 - above(values, threshold, statistic.mechanism)
+        return float(1 - missed.mean())
 
-
-def _usual_noise(statistic: Statistic, model: NoDrift) -> Floats | None:
-    """Of an adaptive statistic without drift; of others nothing."""
-    if statistic.noise is None:
-        return None
-    rng = np.random.default_rng(SEED)
-    return statistic.noise(rng, model.counts(NOISES, rng)).ravel()
+    @cached_property
+    def findable(self) -> tuple[bool, float | None]:
+        """Whether the verdict can tell, and the least total variation that is found half of the
+        time: as a release says it.
+        """
+        return findable_drift(self.judged, self.model, self.noises)
 
 
 def drifted_counts(model: NoDrift, examples: Floats, populations: int) -> Ints:
@@ -114,7 +116,7 @@ def least_found(
 
     rough = {0: power(size(0), FEW)}
     place, step = 0, -1 if rough[0] >= POWER else 1
-    while (rough[place] >= POWER) == (step < 0) and LEAST < size(place):
+    while (rough[place] >= POWER) == (step < 0) and size(place) > LEAST:
         if step > 0 and size(place) >= largest:
             return None
         place += 2 * step
@@ -137,9 +139,12 @@ def least_found(
 def _on_the_line(known: dict[float, float]) -> float:
     """Where the probit line through the two sizes next to the goal reaches it."""
     goal = scipy.special.ndtri(POWER)
-    levels = {size: scipy.special.ndtri(np.clip(seen, 1e-3, 1 - 1e-4)) for size, seen in known.items()}
+    levels = {
+        size: float(scipy.special.ndtri(np.clip(seen, 1e-3, 1 - 1e-4)))
+        for size, seen in known.items()
+    }
     near = sorted(levels, key=lambda size: abs(levels[size] - goal))[:2]
-    one, other = sorted(near)
+    one, other = min(near), max(near)
     slope = (levels[other] - levels[one]) / math.log(other / one) if other > one else 0.0
     if slope <= 0:
         return near[0]

@@ -23,7 +23,6 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
 
 NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
-USUAL = (("none", 0.0), ("smooth", 0.05), ("rare", 0.05))  # where errors of answers are compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +30,18 @@ class Rule:
     """Every number that the choice of a plan rests on (decision 27: what other ones would do)."""
 
     columns: float = 0.5  # of the budget, where the whole is asked beside columns
-    tv_beside_counts: tuple[float, ...] = (0.0, 0.05, 0.15)  # noisy counts of all cells, and tv
+    tv_beside_counts: tuple[float, ...] = (
+        0.0,
+        0.06,
+        0.15,
+        0.25,
+    )  # noisy counts of all cells, and tv
     tv_beside_number: tuple[float, ...] = (0.1, 0.3)  # the size as a number, tv as another
-    others_beside_number: tuple[float, ...] = (0.1, 0.3)  # all further questions, as numbers
+    others_beside_number: float = 0.3  # all further questions, as numbers
     tv_of_columns: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5)  # of the columns' part
     limits: tuple[float, ...] = (math.inf, 0.65, 0.5)  # of adaptive noise: of the largest step
     alone: float = 1.05  # times a textbook's error, if the size has the whole budget
-    shared: float = 1.4  # the same, of every answer, if questions share the budget
+    shared: float = 1.45  # the same, of every answer, if questions share the budget
 
 
 RULE = Rule()
@@ -76,7 +80,11 @@ class Choice:
             return self.near[0]
         if len(self.asked) == 1:
             return least(self.near, lambda each: each.typical)
-        found = regrets([each.rough_drifts | self._errors(each) for each in self.near])
+        # Where there is no textbook to stay near, the error of the size counts too.
+        sizes = [{} if self.complete else {"error": each.typical} for each in self.near]
+        found = regrets(
+            [each.rough_drifts | size for each, size in zip(self.near, sizes, strict=True)]
+        )
         return self.near[found.index(least(found, lambda regret: regret))]
 
     @cached_property
@@ -96,11 +104,8 @@ class Choice:
         if not names:
             numbers = [self._round((replace(each, share=1.0),)) for each in self._options]
             return (*numbers, self._counts(0.0)) if self.complete else tuple(numbers)
-        shares = {
-            (tv * ("tv" in names), others * (names != ["tv"]))
-            for tv in rule.tv_beside_number
-            for others in rule.others_beside_number
-        }
+        others = rule.others_beside_number if names != ["tv"] else 0.0
+        shares = {(tv if "tv" in names else 0.0, others) for tv in rule.tv_beside_number}
         best = least(self._options, lambda each: self._reading(each, 0.5).typical)
         numbers = [self._numbers(best, *each) for each in sorted(shares)]
         if not self.complete:
@@ -194,15 +199,6 @@ class Choice:
             found.append(self._reading(read, round(math.fsum(counted), 9)))
         return found
 
-    def _errors(self, candidate: SimulatedRound) -> dict[str, float]:
-        """The typical error of each answer, by its better reading."""
-        return {
-            f"error of {each.divergence}": min(
-                reading.usual(USUAL) for reading in self._readings_of(each, candidate)
-            )
-            for each in candidate.plan.questions
-        }
-
     def _is_near(self, candidate: SimulatedRound) -> bool:
         """Whether no answer, at any drift, has much more error than a textbook's noisy counts.
 
@@ -212,7 +208,7 @@ class Choice:
         """
         allowed = self.rule.alone if len(self.asked) == 1 else self.rule.shared
         counted = (each.share for each in candidate.plan.questions if each.release == "counts")
-        if allowed * math.fsum(counted) ** 2 >= 1:
+        if 0.8 * allowed * math.fsum(counted) ** 2 >= 1:
             return True
         for question in candidate.plan.questions:
             read = replace(question, release="counts", maximum_step=None)

@@ -16,9 +16,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import (
     CountNoise,
-    CountsDesign,
     NoisyCounts,
-    NoisyViews,
     score_sensitivity,
 )
 from fedprikl.estimation.drift_model import SEED
@@ -32,7 +30,7 @@ from fedprikl.estimation.simulated_releases import (
     ValueNoise,
     simulated_errors,
 )
-from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
+from fedprikl.estimation.statistic import Statistic, counts_statistics, scored_statistic
 from fedprikl.libraries import scipy
 from fedprikl.planning.cases import (
     COLUMN_KINDS,
@@ -53,12 +51,12 @@ from fedprikl.planning.power import (
     least_found,
 )
 from fedprikl.privacy import Calibrated, InsecureSeededNoise
-from fedprikl.protocol.answering import estimate_sums, expected_noise
+from fedprikl.protocol.answering import estimate_sums, expected_noise, law_outside
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
 from fedprikl.protocol.round import cohort_sizes
-from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, ScoredSum, trust_of
-from fedprikl.reference import QueryPoints, Spread, View, spread_shares
+from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, ScoredSum, asked_views, trust_of
+from fedprikl.reference import OutOfDomain, QueryPoints, Spread, View, spread_shares
 
 TIE = 1e-9  # relative: processors round differently, and errors that differ by less are equal
 
@@ -67,6 +65,7 @@ NORMAL_QUANTILES = 21  # of what the choice of points adds
 EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
 COUNTS = 2000  # in an eighth of the releases: few cells need many releases
 NAMES = {"adaptive": "adaptive noise", "counts": "noisy counts"}  # of release options
+LENIENT = 0.1, 400  # a false-alarm rate at which hopeless views are told from others; populations
 LEAST_RATE = 1e-3  # of false alarms in one column or period: rarer ones take long to simulate
 T = TypeVar("T")
 
@@ -123,7 +122,7 @@ class SimulatedRound:
     @classmethod
     def of_column(cls, plan: Plan, known: Known) -> "SimulatedRound":
         """About the view with the median number of cells, among columns and pairs."""
-        views = sorted(known.reference.views, key=lambda view: view.size)
+        views = sorted(asked_views(plan, known.reference), key=lambda view: view.size)
         view = views[(len(views) - 1) // 2]
         return cls(plan, known, view, view.points())
 
@@ -210,7 +209,7 @@ class SimulatedRound:
         """How the size is released."""
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram) or not self.is_whole:
-            return CountsNoise(self._count_noise, resamples=self._resamples)
+            return CountsNoise(self.count_noise, resamples=self._resamples)
         noise = trust.noise_of(self.plan.question)
         if not isinstance(noise.law, Calibrated):
             return AdaptiveNoise(noise.law.epsilon, self.plan.contribution_bound)
@@ -219,7 +218,7 @@ class SimulatedRound:
         return ValueNoise(noise.law.for_sensitivity(self.sensitivity(self.score)))
 
     @property
-    def _count_noise(self) -> CountNoise:
+    def count_noise(self) -> CountNoise:
         """On each count, where nobody is trusted, or of a column."""
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram):
@@ -244,12 +243,6 @@ class SimulatedRound:
     def typical(self) -> float:
         """The geometric mean of the errors: what is minimised."""
         return typical_error([self.error(case) for case in range(len(self.cases))])
-
-    def usual(self, drifts: Sequence[tuple[str, float]]) -> float:
-        """The geometric mean of the errors at some of the drifts."""
-        return typical_error(
-            [self.error(i) for i, case in enumerate(self.cases) if (case.kind, case.nats) in drifts]
-        )
 
     @property
     def forecasts(self) -> tuple[Forecast, ...]:
@@ -357,18 +350,30 @@ class SimulatedRound:
         if not self.is_whole:
             return self._column_statistics()
         trust, rng = trust_of(self.plan), np.random.default_rng(SEED)
-        cohorts = cohort_sizes(self.plan, self.known.clients // self.batches)
         if isinstance(trust, NoisyHistogram):
-            design = CountsDesign(self.points, self.records, (self._count_noise,) * self.batches)
-            return (variation_statistic(design, np.zeros(len(self.points))),)
+            return self._counted((self.count_noise,) * self.batches)
         sums, probabilities = [], self.view.probabilities
         for batch, records in enumerate(self.records.tolist()):
             cells = self.points.cells[self.points.batch == batch]
             counts = rng.multinomial(records, probabilities)[cells]
             sums.append(OpenedSum((counts,), records))
-        source = InsecureSeededNoise(SEED)
-        found = estimate_sums(trust, (self.points,), sums, cohorts, source=source, rng=rng)
-        return found.statistics
+        cohorts = cohort_sizes(self.plan, self.known.clients // self.batches)
+        source, outside = InsecureSeededNoise(SEED), self._outside
+        return estimate_sums(
+            trust, (self.points,), sums, cohorts, source=source, rng=rng, outside=outside
+        ).statistics
+
+    @property
+    def _outside(self) -> OutOfDomain | None:
+        """The law of records in no cell."""
+        clients, records = self.known.clients, int(self.records.sum())
+        return law_outside(self.plan, self.view, self.points, clients=clients, records=records)
+
+    def _counted(self, noise: Sequence[CountNoise]) -> tuple[Statistic, ...]:
+        """The statistics of noisy counts."""
+        nothing = np.zeros(len(self.points) + len(noise))
+        counts = NoisyCounts.of(nothing, self.records, noise)
+        return counts_statistics(self.points, counts, self._outside)
 
     def _column_statistics(self) -> tuple[Statistic, ...]:
         trust, values = trust_of(self.plan), list[Statistic]()
@@ -386,15 +391,7 @@ class SimulatedRound:
                         mechanism=noise.for_sensitivity(self.sensitivity(score)),
                     )
                 )
-        nothing = np.zeros(len(self.points) + 1)
-        counts = NoisyCounts.of(nothing, self.records, [self._count_noise])
-        law = self.view.out_of_domain(
-            clients=self.known.clients,
-            records=self.known.records,
-            design_effect=self.plan.verdict.design_effect,
-        )
-        released = NoisyViews(counts=(counts,), mechanism="", values=(tuple(values),))
-        return released.statistics(0, self.points, law)
+        return (*values, *self._counted((self.count_noise,)))
 
     @property
     def false_alarm(self) -> float:
@@ -406,6 +403,13 @@ class SimulatedRound:
     def power(self) -> VerdictPower:
         """How often the verdict finds a drift. Thresholds are its own."""
         return VerdictPower.of(self.statistics(), self.no_drift, self.false_alarm)
+
+    @property
+    def might_tell(self) -> bool:
+        """Whether it can tell anything: at a lenient false-alarm rate, from few populations."""
+        lenient, draws = LENIENT
+        power = VerdictPower.of(self.statistics(), self.no_drift, lenient, draws)
+        return power.findable[0]
 
     def power_at(self, kind: str, size: float, populations: int) -> float:
         """How often it finds a drift of this kind and size, of so many populations."""
@@ -419,7 +423,7 @@ class SimulatedRound:
             counts = drifted_counts(self.no_drift, ratios, populations)
             if populations == FEW:
                 self._drawn[key] = counts
-        return self.power.at(counts, unseen=size if kind == "unseen" else 0.0)
+        return self.power.at(counts)
 
     @cached_property
     def _largest(self) -> dict[str, float]:
@@ -427,20 +431,6 @@ class SimulatedRound:
         kinds = POWER_KINDS if self.is_whole else COLUMN_KINDS
         sizes = {kind: largest_drift(self.pi, kind, self.score) for kind in kinds}
         return {kind: size for kind, size in sizes.items() if size > 0}
-
-    @cached_property
-    def can_tell(self) -> bool:
-        """Whether a drift of the cells, of half the largest size of any kind, is found at all.
-
-        If not, the verdict of such a round says nothing: not even half of the largest drifts would
-        be found in one of two cases. What the reference never saw is not counted: of that, large
-        shares are found in nearly every view.
-        """
-        return any(
-            self.power_at(kind, size / 2, FEW) >= 0.5
-            for kind, size in self._largest.items()
-            if kind != "unseen"
-        )
 
     @cached_property
     def smallest_drifts(self) -> dict[str, float | None]:
