@@ -128,7 +128,7 @@ def wide(columns: int, rows: int) -> fk.Reference:
 
 def test_a_whole_in_which_nothing_can_be_found_gets_nothing() -> None:
     reference = wide(10, 2000)
-    settings = {"clients": 500, "records": 2000, "epsilon": 1.0}
+    settings: dict[str, Any] = {"clients": 500, "records": 2000, "epsilon": 1.0}
     found = fk.plan(reference, **settings)
     assert found.plan.points == 0
     assert found.plan.false_alarm_of_each == found.plan.verdict.false_alarm

@@ -95,15 +95,17 @@ def largest_drift(pi: Floats, kind: str, score: Score) -> float:
     if kind == "unseen":
         return ALL
     ratios = drifted_ratios(pi, kind, MOST_NATS, score, nearest=True)
-    return 0.0 if ratios is None else (1 - 1e-6) * _size(pi, ratios, score)
+    return 0.0 if ratios is None else float(f"{(1 - 1e-5) * _size(pi, ratios, score):.6g}")
 
 
 @lru_cache(maxsize=8)  # all options of a plan are judged by the same ones
 def cases_of(view: View, score: Score) -> tuple[DriftCase, ...]:
+    """The drifts of a view that a plan is judged by."""
     return drift_cases(positive(view), score)
 
 
 def positive(view: View) -> Floats:
+    """The probabilities of the cells that the reference has seen."""
     probabilities = view.probabilities
     return probabilities[probabilities > 0]
 

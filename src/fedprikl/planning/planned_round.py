@@ -186,9 +186,8 @@ class PlannedRound:
             return replace(each, plan=each.plan.changed(epsilon=epsilon), _drawn={})
 
         records, epsilon = enough(with_records), enough(with_epsilon)
-        helps = (
-            ["fewer columns or bins"] if len(self.plan.views) > 1 or self.plan.points > 2 else []
-        )
+        cells = self.plan.points + self.plan.column_points
+        helps = ["fewer columns or bins"] if cells > 2 else []
         if records is not None:
             helps.append(f"more records (about {records * self.known.records:,})")
         if epsilon is not None:
@@ -199,7 +198,8 @@ class PlannedRound:
     def smallest_drifts(self) -> dict[str, float | None]:
         """For each kind, the least drift that the verdict finds with 95% power; None if none is.
 
-        Of values that the reference never saw it is their share of the records. The verdict is simulated: computed when asked for (seconds).
+        Of values that the reference never saw it is their share of the records. The verdict is
+        simulated: computed when asked for (seconds).
         """
         return {} if self.taken is None else self.taken.smallest_drifts
 

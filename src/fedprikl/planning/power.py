@@ -17,7 +17,7 @@ from fedprikl.libraries import scipy
 
 POWER = 0.95
 FEW = 200  # populations that tell where to look
-MANY_POPULATIONS, MANY_COUNTS = 1000, 250_000  # that tell the size, and their counts
+MANY_POPULATIONS, MANY_COUNTS = 2000, 400_000  # that tell the size, and their counts
 FURTHEST = math.log(2)  # from a known size, on a line
 FINE = 2  # further sizes that are looked at with many populations
 LEAST = 1e-9  # nobody looks for less
@@ -112,7 +112,7 @@ def least_found(
     """
 
     def size(place: int) -> float:
-        return min(start * 2 ** (place / 2), largest)
+        return min(rounded(start * 2 ** (place / 2)), largest)
 
     rough = {0: power(size(0), FEW)}
     place, step = 0, -1 if rough[0] >= POWER else 1
@@ -131,9 +131,14 @@ def least_found(
         return _on_the_line(known)
     known = {each: power(each, many) for each in known}
     for _ in range(FINE):
-        guess = min(_on_the_line(known), largest)
+        guess = min(rounded(_on_the_line(known)), largest)
         known[guess] = power(guess, many)
     return min(_on_the_line(known), largest)
+
+
+def rounded(size: float) -> float:
+    """With four digits: a size that differs by rounding alone is the same on every processor."""
+    return float(f"{size:.4g}")
 
 
 def _on_the_line(known: dict[float, float]) -> float:

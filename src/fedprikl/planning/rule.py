@@ -2,12 +2,12 @@
 
 What the population looks like is unknown, so no kind of drift is preferred. For every candidate
 
-    the smallest drift of each kind that its verdict finds, and the typical error of each answer
+    the smallest drift of each kind that its verdict finds, and the errors of its answers
 
-are simulated. A candidate's regret is how many times larger than the best candidate's any of them
-is, at worst (minimax regret, Savage 1951). The one with the least regret is taken, of those whose
-errors stay near what a textbook's noisy counts with the whole budget have, at every drift that is
-tried. Decision 27 has the reasons.
+are simulated. Candidates stay only if no answer has, at any drift that is tried, much more error
+than a textbook's noisy counts with the whole budget. A candidate's regret is how many times larger
+than that of the best its smallest drift of any kind is, at worst (minimax regret, Savage 1951). The
+one with the least regret is taken. Decision 27 has the reasons.
 """
 
 import math
@@ -22,6 +22,7 @@ from fedprikl.privacy import Calibrated
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
 
+NEARLY_ALL = 0.9  # of the budget
 NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
 
 
@@ -30,12 +31,7 @@ class Rule:
     """Every number that the choice of a plan rests on (decision 27: what other ones would do)."""
 
     columns: float = 0.5  # of the budget, where the whole is asked beside columns
-    tv_beside_counts: tuple[float, ...] = (
-        0.0,
-        0.06,
-        0.15,
-        0.25,
-    )  # noisy counts of all cells, and tv
+    tv_beside_counts: tuple[float, ...] = (0.0, 0.06, 0.15, 0.25)  # noisy counts, and tv
     tv_beside_number: tuple[float, ...] = (0.1, 0.3)  # the size as a number, tv as another
     others_beside_number: float = 0.3  # all further questions, as numbers
     tv_of_columns: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5)  # of the columns' part
@@ -80,12 +76,13 @@ class Choice:
             return self.near[0]
         if len(self.asked) == 1:
             return least(self.near, lambda each: each.typical)
-        # Where there is no textbook to stay near, the error of the size counts too.
-        sizes = [{} if self.complete else {"error": each.typical} for each in self.near]
-        found = regrets(
-            [each.rough_drifts | size for each, size in zip(self.near, sizes, strict=True)]
-        )
+        found = regrets([self._wanted_small(each) for each in self.near])
         return self.near[found.index(least(found, lambda regret: regret))]
+
+    def _wanted_small(self, candidate: SimulatedRound) -> dict[str, float]:
+        """The smallest drifts, and the error of the size where no textbook limits it."""
+        size = {} if self.complete else {"error": candidate.typical}
+        return candidate.rough_drifts | size
 
     @cached_property
     def near(self) -> tuple[SimulatedRound, ...]:
@@ -202,13 +199,12 @@ class Choice:
     def _is_near(self, candidate: SimulatedRound) -> bool:
         """Whether no answer, at any drift, has much more error than a textbook's noisy counts.
 
-        Ours, with a share s of the budget, have at most 1/s^2 of it (where the error is the bias by
-        the square of the noise): then nothing need be simulated. The first answer that is too far
-        settles it.
+        Ours, with nearly all of the budget, are near: nothing need be simulated. The first answer
+        that is too far settles it.
         """
         allowed = self.rule.alone if len(self.asked) == 1 else self.rule.shared
         counted = (each.share for each in candidate.plan.questions if each.release == "counts")
-        if 0.8 * allowed * math.fsum(counted) ** 2 >= 1:
+        if math.fsum(counted) >= NEARLY_ALL:
             return True
         for question in candidate.plan.questions:
             read = replace(question, release="counts", maximum_step=None)
