@@ -14,9 +14,10 @@ from fedprikl.cli.plan_command import _column_words, _print_reasons
 from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.checking import check_valid, now
+from fedprikl.planning.cases import WORDS
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.planned_round import ColumnForecast
-from fedprikl.planning.simulated_round import WORDS, Forecast
+from fedprikl.planning.simulated_round import Forecast
 from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 from tests.cli.test_verify_command import mutants

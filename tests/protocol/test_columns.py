@@ -214,11 +214,10 @@ def test_questions_need_shares_that_sum_to_one() -> None:
         replace(plan, questions=(*others, replace(last, share=last.share / 2)))
     with pytest.raises(InvalidInputError, match="nobody is trusted"):
         replace(plan, trust="none")
-    counts = [each for each in plan.questions if each.release == "counts" and not each.of_whole]
-    without = [each for each in plan.questions if each not in counts]
-    scale = sum(each.share for each in without)
+    left = sum(each.share for each in plan.about_columns)
+    value = replace(plan.about_columns[-1], release="value", share=left)
     with pytest.raises(InvalidInputError, match="columns' noisy counts need a share"):
-        replace(plan, questions=tuple(replace(each, share=each.share / scale) for each in without))
+        replace(plan, questions=(*plan.about_whole, value))
 
 
 def test_questions_and_views_fit() -> None:

@@ -8,14 +8,14 @@ too. What the thresholds could have found is told by `findable.py`, the words by
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from fedprikl.checks import Floats, check_false_alarm
+from fedprikl.checks import Floats, Ints, check_false_alarm
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.findable import findable_drift
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
@@ -207,11 +207,15 @@ def simulate_together(
     *,
     draws: int,
     rng: np.random.Generator | None = None,
+    populations: Iterable[Ints] | None = None,
 ) -> tuple[NullValues, ...]:
-    """All statistics of the same simulated populations without drift."""
+    """All statistics of the same simulated populations without drift.
+
+    `populations` are as many counts of the model, where they were drawn already.
+    """
     rng, found = rng or public_simulation(), [list[Floats]() for _ in statistics]
     noises = [list[Floats]() for _ in statistics]
-    for counts in model.chunks(draws, rng):
+    for counts in model.chunks(draws, rng) if populations is None else populations:
         for values, noise, statistic in zip(found, noises, statistics, strict=True):
             values.append(statistic.simulated(model, counts, rng))
             if statistic.noise is not None:

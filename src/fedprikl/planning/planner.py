@@ -32,7 +32,7 @@ from fedprikl.planning.design import EXPONENTS, DesignForecast, Spectrum, search
 from fedprikl.planning.explain import Reason, column_reasons, plan_reasons, search_reasons
 from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.rule import RULE, Choice, regrets
+from fedprikl.planning.rule import RULE, Choice, least_regret
 from fedprikl.planning.simulated_round import (
     LEAST_RATE,
     TIE,
@@ -453,12 +453,11 @@ def _split_columns(known: Known, plan: Plan) -> Plan:
         values = _questions(("tv",), views, tv * share, "value") if tv else ()
         counts = _questions(SIZES, views, (1 - tv) * share, "counts")
         plans.append(replace(plan, questions=plan.about_whole + values + counts))
-    found = []
+    found, first = [], SimulatedRound.of_column(plans[0], known)
     for each in plans:
-        column = SimulatedRound.of_column(each, known)
+        column = replace(first, plan=each)
         found.append(column.rough_drifts | {"error": column.predict("smooth", DRIFTED) or 1.0})
-    worst = dict(zip(plans, regrets(found), strict=True))
-    return least(plans, worst.__getitem__)
+    return plans[least_regret(found)]
 
 
 def _check_federation(clients: int, cohort: int | None, threshold: float | None) -> None:

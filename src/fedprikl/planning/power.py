@@ -12,7 +12,7 @@ from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.findable import findable_drift
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.statistic import Statistic, above
-from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
+from fedprikl.estimation.verdict import joint_thresholds, simulate_together
 from fedprikl.libraries import scipy
 
 POWER = 0.95
@@ -40,11 +40,14 @@ class VerdictPower:
         statistics: Sequence[Statistic],
         model: NoDrift,
         false_alarm: float,
-        draws: int | None = None,
+        populations: Sequence[Ints],
     ) -> "VerdictPower":
-        """With the thresholds that a release with these statistics has."""
-        draws = simulated_draws(false_alarm) if draws is None else draws
-        nulls = simulate_together(statistics, model, draws=draws)
+        """With the thresholds that a release with these statistics has.
+
+        `populations` are counts without drift.
+        """
+        draws = sum(map(len, populations))
+        nulls = simulate_together(statistics, model, draws=draws, populations=populations)
         limits = joint_thresholds(nulls, false_alarm=false_alarm)
         known = [
             ((statistic, max(limit, null.possible[0])), null.noise)
@@ -134,6 +137,24 @@ def least_found(
         guess = min(rounded(_on_the_line(known)), largest)
         known[guess] = power(guess, many)
     return min(_on_the_line(known), largest)
+
+
+def chi_square_drift(cells: int, records: float, false_alarm: float) -> float:
+    """The KL, in nats, that a chi-square test of the raw counts finds with 95% power.
+
+    2 N KL is the noncentrality of the statistic, for small drifts of whatever kind.
+
+    >>> round(chi_square_drift(62, 50_000, 0.01), 5)
+    0.00058
+    """
+    degrees = max(cells - 1, 1)
+    threshold = float(scipy.special.chdtri(degrees, false_alarm))
+
+    def missed(noncentrality: float) -> float:
+        return float(scipy.special.chndtr(threshold, degrees, noncentrality)) - (1 - POWER)
+
+    found = scipy.optimize.brentq(missed, 0.0, 50 + 10 * threshold)
+    return float(found) / (2 * records)
 
 
 def rounded(size: float) -> float:

@@ -20,7 +20,7 @@ from fedprikl.estimation import (
     score_sensitivity,
 )
 from fedprikl.estimation.drift_model import SEED
-from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.simulated_releases import (
     RESAMPLES,
@@ -31,6 +31,7 @@ from fedprikl.estimation.simulated_releases import (
     simulated_errors,
 )
 from fedprikl.estimation.statistic import Statistic, counts_statistics, scored_statistic
+from fedprikl.estimation.verdict import simulated_draws
 from fedprikl.libraries import scipy
 from fedprikl.planning.cases import (
     COLUMN_KINDS,
@@ -47,6 +48,7 @@ from fedprikl.planning.power import (
     MANY_COUNTS,
     MANY_POPULATIONS,
     VerdictPower,
+    chi_square_drift,
     drifted_counts,
     least_found,
 )
@@ -66,6 +68,7 @@ EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases 
 COUNTS = 2000  # in an eighth of the releases: few cells need many releases
 NAMES = {"adaptive": "adaptive noise", "counts": "noisy counts"}  # of release options
 LENIENT = 0.1, 400  # a false-alarm rate at which hopeless views are told from others; populations
+KEPT = 2**22  # counts of populations without drift that are kept
 LEAST_RATE = 1e-3  # of false alarms in one column or period: rarer ones take long to simulate
 T = TypeVar("T")
 
@@ -108,8 +111,8 @@ class SimulatedRound:
     view: View
     points: QueryPoints
     textbook: bool = False  # noisy counts are read as a textbook reads them, not shrunken
-    # Populations that have drifted: those of the same points and records share them.
-    _drawn: dict[tuple[str, float, int], Ints] = field(default_factory=dict, repr=False)
+    # Counts of simulated populations: rounds of the same points and records share them.
+    _drawn: dict[tuple[str, float, int], list[Ints]] = field(default_factory=dict, repr=False)
     _errors: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -402,14 +405,22 @@ class SimulatedRound:
     @cached_property
     def power(self) -> VerdictPower:
         """How often the verdict finds a drift. Thresholds are its own."""
-        return VerdictPower.of(self.statistics(), self.no_drift, self.false_alarm)
+        return self._power(self.false_alarm, simulated_draws(self.false_alarm))
+
+    def _power(self, false_alarm: float, draws: int) -> VerdictPower:
+        key = "none", 0.0, draws
+        populations = self._drawn.get(key)
+        if populations is None:
+            populations = list(self.no_drift.chunks(draws, public_simulation()))
+            if draws * len(self.pi) <= KEPT:
+                self._drawn[key] = populations
+        return VerdictPower.of(self.statistics(), self.no_drift, false_alarm, populations)
 
     @property
     def might_tell(self) -> bool:
         """Whether it can tell anything: at a lenient false-alarm rate, from few populations."""
-        lenient, draws = LENIENT
-        power = VerdictPower.of(self.statistics(), self.no_drift, lenient, draws)
-        return power.findable[0]
+        rate, draws = LENIENT
+        return self._power(rate, draws).findable[0]
 
     def power_at(self, kind: str, size: float, populations: int) -> float:
         """How often it finds a drift of this kind and size, of so many populations."""
@@ -420,10 +431,10 @@ class SimulatedRound:
             if case is None:
                 return 0.0
             ratios = case.ratios[:, self.term_cells]
-            counts = drifted_counts(self.no_drift, ratios, populations)
+            counts = [drifted_counts(self.no_drift, ratios, populations)]
             if populations == FEW:
                 self._drawn[key] = counts
-        return self.power.at(counts)
+        return self.power.at(counts[0])
 
     @cached_property
     def _largest(self) -> dict[str, float]:
@@ -443,10 +454,21 @@ class SimulatedRound:
 
     @cached_property
     def rough_drifts(self) -> dict[str, float]:
-        """The same within some 15%, to compare plans; of what is not found, twice the largest."""
-        return {
+        """The same within some 15%, to compare plans; of what is not found, twice the largest.
+
+        Of drifts of the cells no less than a chi-square test of the raw counts finds: who finds
+        less than that has won enough.
+        """
+        found = {
             kind: self._least_found(kind, precise=False) or 2 * size
             for kind, size in self._largest.items()
+        }
+        if self.score.divergence.name != "kl":
+            return found
+        records = float(self.records.sum()) / self.plan.verdict.client_effect
+        enough = chi_square_drift(len(self.pi), records, self.false_alarm)
+        return {
+            kind: size if kind == "unseen" else max(size, enough) for kind, size in found.items()
         }
 
     def _least_found(self, kind: str, *, precise: bool) -> float | None:
