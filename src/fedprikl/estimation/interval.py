@@ -16,12 +16,15 @@ from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.adaptive import dead_zone, gap_parts, is_whole
 from fedprikl.estimation.drift_model import SEED, skew_of
-from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
+from fedprikl.estimation.noisy_counts import (
+    CountsDesign,
+    NoisyCounts,
+    project_counts,
+    whole_counts,
+)
 from fedprikl.estimation.scoring import AskedNumber, cached_by_value
 from fedprikl.estimation.simulated_releases import (
     AdaptiveNoise,
-    CountsNoise,
-    Populations,
     ValueNoise,
     calibration_grid,
     sampling_variance,
@@ -34,10 +37,9 @@ from fedprikl.search import bisect_whole
 DISTANCES = 24  # numbers of records that are looked at; the ones between are bounded by the next
 GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
-DRAWS = 24  # simulated releases of each population
-UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
-OUTSIDE = (0.0, 2.0)  # out-of-domain counts may be larger by so many deviations of their noise
-CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few draws
+PLAUSIBLE, EMPTIED = 360, 120  # populations that noisy counts do not rule out; some with empty cells
+RESAMPLES = 10  # of the debiasing of each
+CAUTION = 0.25  # of the tails of their errors: the true population need not be one of these
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
@@ -199,60 +201,52 @@ class AdaptiveBound:
 adaptive_bound = cached_by_value(16)(AdaptiveBound)  # the same one if it is asked for again
 
 
-def plausible_counts(points: QueryPoints, noisy: NoisyCounts) -> Ints:
-    """Counts of some populations, (populations, points); their sums do not exceed N."""
-    design, counts = CountsDesign.of(points, noisy), np.array(noisy.counts)
-    sd, records = noisy.noise[0].sd, noisy.records[0]
-    likeliest = design.projected(noisy)
-    expected = records * points.pi
-    most = np.maximum(counts, 0.0) + UNCERTAIN * sd
-    unsure = counts < UNCERTAIN * sd
-    rows = [likeliest]
-    for filled in (0.0, 0.25, 0.5, 1.0):
-        row = np.where(unsure, np.minimum(filled * expected, most), likeliest)
-        rows.append(_within(row, ~unsure, records))
-    if design.whole[0]:  # a count that noise may explain is taken as none, and may be some
-        for more in OUTSIDE:
-            hidden = min(max(noisy.out_of_domain[0], 0.0) + more * sd, float(records))
-            rows.append(_within(likeliest, likeliest > 0, records - round(hidden)))
-    return np.unique(np.stack([_whole(row) for row in rows]), axis=0)
+def plausible_counts(design: CountsDesign, noisy: NoisyCounts, rng: np.random.Generator) -> Floats:
+    """Whole counts of populations that these noisy counts do not rule out, (populations, points).
+
+    The noisy counts with noise of the same law once more, shrunken like counts with twice the
+    noise: what any of them may have been. In some, counts that are all empty by their sum are
+    empty together, as when a kind of record is gone: noise on each would hide that.
+    """
+    on_counts, on_outside = design.draw_noise(rng, PLAUSIBLE)
+    counts = np.array(noisy.counts) + on_counts
+    likeliest = design.project(counts, np.array(noisy.out_of_domain) + on_outside)
+    found = design.shrunken(counts, likeliest, times=2.0)
+    empty, some = maybe_empty(design, np.array(noisy.counts)), found[:EMPTIED]
+    if 0 < empty.size < found.shape[1]:
+        total = some.sum(axis=1, keepdims=True)
+        some[:, empty] = -np.inf
+        found[:EMPTIED] = project_counts(some, total)
+    return whole_counts(found, rng)
+
+
+def maybe_empty(design: CountsDesign, counts: Floats) -> Ints:
+    """The cells that may all be empty: as many of the lowest counts as noise explains together.
+
+    Only cells that would stand out of the noise without drift. A sum of m counts is explained if
+    it is within 2 standard deviations of its noise, and a single one within 3.
+    """
+    sd = design.noise_sd[0]
+    stands_out = design.records[0] * design.points.pi > 2 * sd
+    order = np.argsort(counts, kind="stable")
+    order = order[(stands_out & (counts < 3 * sd))[order]]
+    within = np.cumsum(counts[order]) <= 2 * sd * np.sqrt(np.arange(1, order.size + 1))
+    return order[: int(np.flatnonzero(within).max(initial=-1)) + 1]
 
 
 def plausible_interval(
     points: QueryPoints, noisy: NoisyCounts, value: float, *, score: Score, level: float
 ) -> tuple[float, float]:
-    """The value less the errors of all plausible populations, from their quantiles."""
-    counts = plausible_counts(points, noisy)
-    drawn = Populations(points, np.array(noisy.records), counts, counts)
-    release = CountsNoise(noisy.noise[0])
-    truths = drawn.truths(score)
-    values = release.values(drawn, score, np.random.default_rng(SEED), DRAWS)
-    errors = values - truths[:, None]
-    z = float(scipy.special.ndtri((1 + level) / 2))
-    spread = (z + CAUTION) * errors.std(axis=1)
-    sampling = z * np.sqrt(sampling_variance(points, score) * np.maximum(truths, 0.0))
-    reach = np.hypot(spread, sampling)
-    means = errors.mean(axis=1)
-    return float((value - means - reach).min()), float((value - means + reach).max())
-
-
-def _whole(counts: Floats) -> Ints:
-    """Whole counts with the same sum: what is cut off goes to those that lost most.
-
-    Else half a record of every cell would lie outside all cells.
-    """
-    whole = np.floor(counts).astype(np.int64)
-    missing = int(np.floor(counts.sum() + 1e-6)) - int(whole.sum())
-    whole[np.argsort(whole - counts, kind="stable")[:missing]] += 1
-    return whole
-
-
-def _within(counts: Floats, sure: npt.NDArray[np.bool_], records: int) -> Floats:
-    """The sure counts scaled down so that all together are at most N."""
-    excess, total = counts.sum() - records, counts[sure].sum()
-    left = max(0.0, 1 - excess / total) if excess > 0 and total > 0 else 1.0
-    scaled: Floats = np.where(sure, left * counts, counts)
-    return scaled * min(1.0, records / max(float(scaled.sum()), 1.0))
+    """The value less the errors of releases of plausible populations: quantiles of all together."""
+    design, rng = CountsDesign.of(points, noisy), np.random.default_rng(SEED)
+    counts = plausible_counts(design, noisy, rng)
+    truths = design.weighted(counts, score)
+    values = design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES)
+    sampling = np.sqrt(sampling_variance(points, score) * np.maximum(truths, 0.0))
+    errors = values - truths + sampling * rng.standard_normal(len(truths))
+    tail = CAUTION * (1 - level) / 2
+    low, high = np.quantile(errors, [tail, 1 - tail])
+    return value - max(float(high), 0.0), value - min(float(low), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +337,8 @@ def counts_interval(
     """Of a divergence read off noisy counts: measured.
 
     The logarithm of a noisy count is biased, by an amount that depends on the true count. The
-    counts are public and rule out most populations; `plausible_counts` has the others. None as
-    for `value_interval`, and for several batches.
+    counts are public and rule out most populations; `plausible_counts` has some of the others.
+    None as for `value_interval`, and for several batches.
     """
     if not _is_known(score, level) or points.batches > 1:
         return None
