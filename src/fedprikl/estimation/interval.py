@@ -37,9 +37,10 @@ from fedprikl.search import bisect_whole
 DISTANCES = 24  # numbers of records that are looked at; the ones between are bounded by the next
 GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
-PLAUSIBLE, EMPTIED = 360, 120  # populations that noisy counts do not rule out; some with empty cells
+PLAUSIBLE = 120  # populations of each kind that noisy counts do not rule out
 RESAMPLES = 10  # of the debiasing of each
-CAUTION = 0.25  # of the tails of their errors: the true population need not be one of these
+CAUTION = 0.4  # of the tails of their errors: the true population need not be one of these
+STRETCH = 1.25  # of the lower end where noise dominates some counts
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
@@ -201,51 +202,67 @@ class AdaptiveBound:
 adaptive_bound = cached_by_value(16)(AdaptiveBound)  # the same one if it is asked for again
 
 
-def plausible_counts(design: CountsDesign, noisy: NoisyCounts, rng: np.random.Generator) -> Floats:
-    """Whole counts of populations that these noisy counts do not rule out, (populations, points).
+def plausible_counts(
+    design: CountsDesign, noisy: NoisyCounts, rng: np.random.Generator
+) -> list[Floats]:
+    """Whole counts of some populations that these noisy counts do not rule out, in three kinds.
 
-    The noisy counts with noise of the same law once more, shrunken like counts with twice the
-    noise: what any of them may have been. In some, counts that are all empty by their sum are
-    empty together, as when a kind of record is gone: noise on each would hide that.
+    Each kind is (populations, points):
+
+    - the noisy counts with noise of the same law once more, shrunken like counts with twice the
+      noise: what each count may have been;
+    - counts with the least error each (`shrink_counts` with a power of 1), which vary less;
+    - the first with all cells empty that may be (`maybe_empty`), as when a kind of record is gone.
     """
-    on_counts, on_outside = design.draw_noise(rng, PLAUSIBLE)
-    counts = np.array(noisy.counts) + on_counts
-    likeliest = design.project(counts, np.array(noisy.out_of_domain) + on_outside)
-    found = design.shrunken(counts, likeliest, times=2.0)
-    empty, some = maybe_empty(design, np.array(noisy.counts)), found[:EMPTIED]
-    if 0 < empty.size < found.shape[1]:
-        total = some.sum(axis=1, keepdims=True)
+    counts, outside = np.array([noisy.counts]), np.array([noisy.out_of_domain])
+    on_counts, on_outside = design.draw_noise(rng, 2 * PLAUSIBLE)
+    varied = counts + on_counts
+    likeliest = design.project(varied, outside + on_outside)
+    found = design.shrunken(varied, likeliest, times=2.0)
+    same = np.repeat(counts, PLAUSIBLE, axis=0)
+    kinds = [found, design.shrunken(same, likeliest[:PLAUSIBLE], power=1.0)]
+    empty = maybe_empty(design, counts[0])
+    if 0 < empty.size < counts.size:
+        some = found[:PLAUSIBLE].copy()
         some[:, empty] = -np.inf
-        found[:EMPTIED] = project_counts(some, total)
-    return whole_counts(found, rng)
+        kinds.append(project_counts(some, found[:PLAUSIBLE].sum(axis=1, keepdims=True)))
+    return [whole_counts(each, rng) for each in kinds]
 
 
 def maybe_empty(design: CountsDesign, counts: Floats) -> Ints:
     """The cells that may all be empty: as many of the lowest counts as noise explains together.
 
-    Only cells that would stand out of the noise without drift. A sum of m counts is explained if
-    it is within 2 standard deviations of its noise, and a single one within 3.
+    Only cells whose expected count N Pi > b ln(K) / 2 would stand out of noise of scale b among K.
+    A sum of m counts is explained if it is within 2 standard deviations of its noise, and a single
+    one within 3.
     """
-    sd = design.noise_sd[0]
-    stands_out = design.records[0] * design.points.pi > 2 * sd
+    sd, cells = design.noise_sd[0], len(counts)
+    stands_out = design.records[0] * design.points.pi > sd / math.sqrt(8) * math.log(cells)
     order = np.argsort(counts, kind="stable")
     order = order[(stands_out & (counts < 3 * sd))[order]]
     within = np.cumsum(counts[order]) <= 2 * sd * np.sqrt(np.arange(1, order.size + 1))
-    return order[: int(np.flatnonzero(within).max(initial=-1)) + 1]
+    return np.asarray(order[: int(np.flatnonzero(within).max(initial=-1)) + 1])
 
 
 def plausible_interval(
     points: QueryPoints, noisy: NoisyCounts, value: float, *, score: Score, level: float
 ) -> tuple[float, float]:
-    """The value less the errors of releases of plausible populations: quantiles of all together."""
+    """The value less errors of plausible populations: the widest quantiles of several kinds.
+
+    The kinds are those of `plausible_counts`, the first in two halves: smaller and larger D. Where
+    noise is small they hardly differ. Where it dominates some counts, no kind is quite like the
+    truth, and the value tends to be too large: there the lower end is `STRETCH` times as far.
+    """
     design, rng = CountsDesign.of(points, noisy), np.random.default_rng(SEED)
-    counts = plausible_counts(design, noisy, rng)
-    truths = design.weighted(counts, score)
-    values = design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES)
-    sampling = np.sqrt(sampling_variance(points, score) * np.maximum(truths, 0.0))
-    errors = values - truths + sampling * rng.standard_normal(len(truths))
-    tail = CAUTION * (1 - level) / 2
-    low, high = np.quantile(errors, [tail, 1 - tail])
+    tail, sampling = CAUTION * (1 - level) / 2, sampling_variance(points, score)
+    ends = []
+    for number, counts in enumerate(plausible_counts(design, noisy, rng)):
+        truths = design.weighted(counts, score)
+        errors = design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES) - truths
+        errors += np.sqrt(sampling * np.maximum(truths, 0.0)) * rng.standard_normal(len(truths))
+        halves = np.array_split(np.argsort(truths, kind="stable"), 2 if number == 0 else 1)
+        ends += [np.quantile(errors[half], [tail, 1 - tail]) for half in halves]
+    low, high = np.min(ends), np.max(ends) * (STRETCH if design.noise_dominated else 1.0)
     return value - max(float(high), 0.0), value - min(float(low), 0.0)
 
 

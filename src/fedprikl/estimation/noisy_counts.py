@@ -50,7 +50,12 @@ def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
 
 
 def shrink_counts(
-    counts: Floats, expected: Floats, variances: Floats, groups: tuple[Ints, Ints]
+    counts: Floats,
+    expected: Floats,
+    variances: Floats,
+    groups: tuple[Ints, Ints],
+    *,
+    power: float = 0.5,
 ) -> Floats:
     """The counts drawn in towards the mean ratio of their group, (releases, cells).
 
@@ -60,9 +65,9 @@ def shrink_counts(
 
         m expected + sqrt(V / (V + s^2)) (h - m expected),
 
-    so that the results vary like counts without noise. Without the root, which gives each count its
-    least error, they would vary less (Louis 1984, JASA 79: 393-398). Not negative only after a
-    projection.
+    so that the results vary like counts without noise. With a `power` of 1 instead of the root,
+    which gives each count its least error, they vary less (Louis 1984, JASA 79: 393-398). Not
+    negative only after a projection.
 
     >>> rng, expected, noise = np.random.default_rng(1), np.full(4000, 100.0), np.full(4000, 144.0)
     >>> held = rng.poisson(expected)
@@ -92,7 +97,7 @@ def shrink_counts(
     beyond = of_group(weights * ((h / e - mean) ** 2 - blur - sampling)) / of_group(weights)
     own = of_cell(np.maximum(beyond, 0)) + sampling
     found = np.empty_like(h)
-    found[:, order] = mean * e + np.sqrt(own / (own + blur)) * (h - mean * e)
+    found[:, order] = mean * e + (own / (own + blur)) ** power * (h - mean * e)
     return found
 
 
@@ -406,10 +411,13 @@ class CountsDesign:
         )
         return values
 
-    def shrunken(self, counts: Floats, likeliest: Floats, *, times: float = 1.0) -> Floats:
+    def shrunken(
+        self, counts: Floats, likeliest: Floats, *, times: float = 1.0, power: float = 0.5
+    ) -> Floats:
         """Counts like those before the noise; as many in each batch as are likeliest.
 
-        The noise on these counts has so many `times` the variance of one release's.
+        The noise on these counts has so many `times` the variance of one release's. `power` is
+        that of `shrink_counts`.
         """
         points, batch = self.points, self.points.batch
         variances = times * self.noise_sd[batch] ** 2
@@ -417,7 +425,7 @@ class CountsDesign:
         taken = self.asked(likeliest)
         asked = np.bincount(batch, points.pi, minlength=points.batches)
         expected = (taken / asked)[:, batch] * points.pi
-        shrunken = shrink_counts(counts, expected, variances, groups)
+        shrunken = shrink_counts(counts, expected, variances, groups, power=power)
         for t in range(points.batches):
             mine = batch == t
             shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
