@@ -254,14 +254,16 @@ def plausible_interval(
     truth, and the value tends to be too large: there the lower end is `STRETCH` times as far.
     """
     design, rng = CountsDesign.of(points, noisy), np.random.default_rng(SEED)
-    tail, sampling = CAUTION * (1 - level) / 2, sampling_variance(points, score)
+    sampling, tail = sampling_variance(points, score), CAUTION * (1 - level) / 2
+    seen = max(tail, 1 / PLAUSIBLE)  # errors beyond are taken to fall off like Laplace noise
+    further = math.log(2 * tail) / math.log(2 * seen)
     ends = []
     for number, counts in enumerate(plausible_counts(design, noisy, rng)):
         truths = design.weighted(counts, score)
         errors = design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES) - truths
         errors += np.sqrt(sampling * np.maximum(truths, 0.0)) * rng.standard_normal(len(truths))
         halves = np.array_split(np.argsort(truths, kind="stable"), 2 if number == 0 else 1)
-        ends += [np.quantile(errors[half], [tail, 1 - tail]) for half in halves]
+        ends += [further * np.quantile(errors[half], [seen, 1 - seen]) for half in halves]
     low, high = np.min(ends), np.max(ends) * (STRETCH if design.noise_dominated else 1.0)
     return value - max(float(high), 0.0), value - min(float(low), 0.0)
 
