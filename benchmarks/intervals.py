@@ -154,8 +154,8 @@ def released(
     values = np.empty(len(held))
     for i in range(0, len(held), PER_POPULATION):
         current = BatchCounts(points, held[i], records)
-        value, law = adaptive_law(current, score, epsilon=case.epsilon)
-        values[i : i + PER_POPULATION] = value + law.simulate(rng, PER_POPULATION)
+        value, private = adaptive_law(current, score, epsilon=case.epsilon)
+        values[i : i + PER_POPULATION] = value + private.simulate(rng, PER_POPULATION)
     return values, [adaptive_interval(value, case.epsilon, asked) for value in values]
 
 

@@ -309,7 +309,7 @@ def value_interval(
     if not is_whole(points):
         noise = ValueNoise(mechanism)
         grid = calibration_grid(points, records, score, noise, level, asked.client_effect)
-        return Interval(grid.interval(value))
+        return Interval(_holding(value, grid.interval(value), largest))
     reach = mechanism.quantile((1 + level) / 2)
     ratio, most = largest_raise(score, int(records[0]), points.pi_min)
     low = max((value - reach) / (1 + ratio), value - reach - most)
@@ -331,10 +331,10 @@ def adaptive_interval(
     contribution = asked.contribution
     noise = AdaptiveNoise(epsilon, contribution)
     grid = calibration_grid(points, records, score, noise, level, asked.client_effect)
-    measured = grid.interval(value)
+    largest, total = _largest(points, score), int(records[0])
+    measured = _holding(value, grid.interval(value), largest)
     if not is_whole(points):
         return Interval(measured)
-    largest, total = _largest(points, score), int(records[0])
     tau = dead_zone(epsilon, records=total, cells=len(points), contribution=contribution)
     missed = (1 - skew_of(score)) * tau / total
     ratio, most = largest_raise(score, total, points.pi_min, gap=True)
@@ -398,6 +398,12 @@ def _largest(points: QueryPoints, score: Score) -> float:
 
 def _clipped(low: float, high: float, largest: float) -> tuple[float, float]:
     return min(max(low, 0.0), largest), min(max(high, 0.0), largest)
+
+
+def _holding(value: float, ends: tuple[float, float], largest: float) -> tuple[float, float]:
+    """The interval with the value in it, as far as that is possible: between 0 and `largest`."""
+    shown = min(max(value, 0.0), largest)
+    return min(ends[0], shown), max(ends[1], shown)
 
 
 @lru_cache(maxsize=64)
