@@ -39,7 +39,7 @@ GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
 PLAUSIBLE = 120  # populations of each kind that noisy counts do not rule out
 RESAMPLES = 10  # of the debiasing of each
-CAUTION = 0.4  # of the tails of their errors: the true population need not be one of these
+CAUTION = 0.5  # of the tails of their errors: the true population need not be one of these
 STRETCH = 1.25  # of the lower end where noise dominates some counts
 RATIOS = 20_001  # ratios v at which clipping is looked at
 

@@ -340,12 +340,28 @@ class CalibrationGrid:
         return self._known[i]
 
     def _simulated(self, size: float) -> GridLevel | None:
-        found, effort = [], None
-        if isinstance(self._release, AdaptiveNoise):
-            effort = EFFORT if size > 0 else NO_DRIFT
-        for ratios in self._drifts(size):
-            for effect in self._effects:
-                errors = simulated_errors(
+        terms, score, adaptive = self._terms, self._score, isinstance(self._release, AdaptiveNoise)
+        effort = (EFFORT if size > 0 else NO_DRIFT) if adaptive else None
+        kinds = [
+            drifted_ratios(terms.pi, kind, size, score, mass=terms.weights, nearest=True)
+            for kind in (KINDS if size > 0 else KINDS[:1])
+        ]
+        found = [
+            each for ratios in kinds if ratios is not None for each in self._of(ratios, effort)
+        ]
+        if not found:
+            return None
+        truth = max(each.truth for each in found)
+        if adaptive:  # these are of about this size only
+            for ratios in vanished_ratios(terms.weights, size, score):
+                found += self._of(ratios, effort)
+        return GridLevel(truth, min(each.low for each in found), max(each.high for each in found))
+
+    def _of(self, ratios: Floats, effort: tuple[int, int] | None) -> list[GridLevel]:
+        """The errors at these ratios, with and without groups of equal records."""
+        return [
+            self._bounds(
+                simulated_errors(
                     self._points,
                     self._records,
                     ratios,
@@ -354,21 +370,9 @@ class CalibrationGrid:
                     design_effect=effect,
                     effort=effort,
                 )
-                found.append(self._bounds(errors))
-        if not found:
-            return None
-        truths, lows, highs = np.array(found).T
-        return GridLevel(float(truths.max()), float(lows.min()), float(highs.max()))
-
-    def _drifts(self, size: float) -> Iterator[Floats]:
-        """Ratios of every kind of drift of this size, or the nearest one that there is."""
-        terms, score = self._terms, self._score
-        for kind in KINDS if size > 0 else KINDS[:1]:
-            found = drifted_ratios(terms.pi, kind, size, score, mass=terms.weights, nearest=True)
-            if found is not None:
-                yield found
-        if isinstance(self._release, AdaptiveNoise):
-            yield from vanished_ratios(terms.weights, size, score)
+            )
+            for effect in self._effects
+        ]
 
     def _bounds(self, errors: Errors) -> GridLevel:
         """Mean truth, and quantiles of the errors with what the choice of points adds."""
