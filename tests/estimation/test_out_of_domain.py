@@ -9,7 +9,7 @@ from scipy import stats
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import CountedView, CountNoise, NoisyCounts, judge_columns
-from fedprikl.estimation import interval as plausible
+from fedprikl.estimation import noisy_counts as module
 from fedprikl.estimation.estimate import NoisyViews, answers_from_counts
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.reference import OutOfDomain, Reference, View, all_points
@@ -165,8 +165,8 @@ def test_intervals_cover_whatever_share_is_unseen(share: float, rng: np.random.G
     assert np.all(covered(share, rng) >= least)
 
 
-def test_without_room_for_a_hidden_rest_kl_is_not_covered(
+def test_behind_a_threshold_of_15_noise_scales_kl_is_not_covered(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    monkeypatch.setattr(plausible, "OUTSIDE", ())
+    monkeypatch.setattr(module, "BELIEVED", (15.0, 15.001))
     assert covered(0.015, rng)[0] < stats.binom.ppf(1e-5, RELEASES, 0.95)

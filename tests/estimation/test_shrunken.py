@@ -60,7 +60,7 @@ def test_quiet_noise_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert law(5000, 20.0).noise_dominated
     found = errors(0.3, 400_000, 2.0)
 
-    def never(*_: Any) -> None:
+    def never(*_: Any, **__: Any) -> None:
         raise AssertionError
 
     monkeypatch.setattr(module, "shrink_counts", never)

@@ -16,12 +16,15 @@ from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.adaptive import dead_zone, gap_parts, is_whole
 from fedprikl.estimation.drift_model import SEED, skew_of
-from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
+from fedprikl.estimation.noisy_counts import (
+    CountsDesign,
+    NoisyCounts,
+    project_counts,
+    whole_counts,
+)
 from fedprikl.estimation.scoring import AskedNumber, cached_by_value
 from fedprikl.estimation.simulated_releases import (
     AdaptiveNoise,
-    CountsNoise,
-    Populations,
     ValueNoise,
     calibration_grid,
     sampling_variance,
@@ -34,10 +37,10 @@ from fedprikl.search import bisect_whole
 DISTANCES = 24  # numbers of records that are looked at; the ones between are bounded by the next
 GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
-DRAWS = 24  # simulated releases of each population
-UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
-OUTSIDE = (0.0, 2.0)  # out-of-domain counts may be larger by so many deviations of their noise
-CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few draws
+PLAUSIBLE = 120  # populations of each kind that noisy counts do not rule out
+RESAMPLES = 10  # of the debiasing of each
+CAUTION = 0.5  # of the tails of their errors: the true population need not be one of these
+STRETCH = 1.25  # of the lower end where noise dominates some counts
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
@@ -199,60 +202,70 @@ class AdaptiveBound:
 adaptive_bound = cached_by_value(16)(AdaptiveBound)  # the same one if it is asked for again
 
 
-def plausible_counts(points: QueryPoints, noisy: NoisyCounts) -> Ints:
-    """Counts of some populations, (populations, points); their sums do not exceed N."""
-    design, counts = CountsDesign.of(points, noisy), np.array(noisy.counts)
-    sd, records = noisy.noise[0].sd, noisy.records[0]
-    likeliest = design.projected(noisy)
-    expected = records * points.pi
-    most = np.maximum(counts, 0.0) + UNCERTAIN * sd
-    unsure = counts < UNCERTAIN * sd
-    rows = [likeliest]
-    for filled in (0.0, 0.25, 0.5, 1.0):
-        row = np.where(unsure, np.minimum(filled * expected, most), likeliest)
-        rows.append(_within(row, ~unsure, records))
-    if design.whole[0]:  # a count that noise may explain is taken as none, and may be some
-        for more in OUTSIDE:
-            hidden = min(max(noisy.out_of_domain[0], 0.0) + more * sd, float(records))
-            rows.append(_within(likeliest, likeliest > 0, records - round(hidden)))
-    return np.unique(np.stack([_whole(row) for row in rows]), axis=0)
+def plausible_counts(
+    design: CountsDesign, noisy: NoisyCounts, rng: np.random.Generator
+) -> list[Floats]:
+    """Whole counts of some populations that these noisy counts do not rule out, in three kinds.
+
+    Each kind is (populations, points):
+
+    - the noisy counts with noise of the same law once more, shrunken like counts with twice the
+      noise: what each count may have been;
+    - counts with the least error each (`shrink_counts` with a power of 1), which vary less;
+    - the first with all cells empty that may be (`maybe_empty`), as when a kind of record is gone.
+    """
+    counts, outside = np.array([noisy.counts]), np.array([noisy.out_of_domain])
+    on_counts, on_outside = design.draw_noise(rng, 2 * PLAUSIBLE)
+    varied = counts + on_counts
+    likeliest = design.project(varied, outside + on_outside)
+    found = design.shrunken(varied, likeliest, times=2.0)
+    same = np.repeat(counts, PLAUSIBLE, axis=0)
+    kinds = [found, design.shrunken(same, likeliest[:PLAUSIBLE], power=1.0)]
+    empty = maybe_empty(design, counts[0])
+    if 0 < empty.size < counts.size:
+        some = found[:PLAUSIBLE].copy()
+        some[:, empty] = -np.inf
+        kinds.append(project_counts(some, found[:PLAUSIBLE].sum(axis=1, keepdims=True)))
+    return [whole_counts(each, rng) for each in kinds]
+
+
+def maybe_empty(design: CountsDesign, counts: Floats) -> Ints:
+    """The cells that may all be empty: as many of the lowest counts as noise explains together.
+
+    Only cells whose expected count N Pi > b ln(K) / 2 would stand out of noise of scale b among K.
+    A sum of m counts is explained if it is within 2 standard deviations of its noise, and a single
+    one within 3.
+    """
+    sd, cells = design.noise_sd[0], len(counts)
+    stands_out = design.records[0] * design.points.pi > sd / math.sqrt(8) * math.log(cells)
+    order = np.argsort(counts, kind="stable")
+    order = order[(stands_out & (counts < 3 * sd))[order]]
+    within = np.cumsum(counts[order]) <= 2 * sd * np.sqrt(np.arange(1, order.size + 1))
+    return np.asarray(order[: int(np.flatnonzero(within).max(initial=-1)) + 1])
 
 
 def plausible_interval(
     points: QueryPoints, noisy: NoisyCounts, value: float, *, score: Score, level: float
 ) -> tuple[float, float]:
-    """The value less the errors of all plausible populations, from their quantiles."""
-    counts = plausible_counts(points, noisy)
-    drawn = Populations(points, np.array(noisy.records), counts, counts)
-    release = CountsNoise(noisy.noise[0])
-    truths = drawn.truths(score)
-    values = release.values(drawn, score, np.random.default_rng(SEED), DRAWS)
-    errors = values - truths[:, None]
-    z = float(scipy.special.ndtri((1 + level) / 2))
-    spread = (z + CAUTION) * errors.std(axis=1)
-    sampling = z * np.sqrt(sampling_variance(points, score) * np.maximum(truths, 0.0))
-    reach = np.hypot(spread, sampling)
-    means = errors.mean(axis=1)
-    return float((value - means - reach).min()), float((value - means + reach).max())
+    """The value less errors of plausible populations: the widest quantiles of several kinds.
 
-
-def _whole(counts: Floats) -> Ints:
-    """Whole counts with the same sum: what is cut off goes to those that lost most.
-
-    Else half a record of every cell would lie outside all cells.
+    The kinds are those of `plausible_counts`, the first in two halves: smaller and larger D. Where
+    noise is small they hardly differ. Where it dominates some counts, no kind is quite like the
+    truth, and the value tends to be too large: there the lower end is `STRETCH` times as far.
     """
-    whole = np.floor(counts).astype(np.int64)
-    missing = int(np.floor(counts.sum() + 1e-6)) - int(whole.sum())
-    whole[np.argsort(whole - counts, kind="stable")[:missing]] += 1
-    return whole
-
-
-def _within(counts: Floats, sure: npt.NDArray[np.bool_], records: int) -> Floats:
-    """The sure counts scaled down so that all together are at most N."""
-    excess, total = counts.sum() - records, counts[sure].sum()
-    left = max(0.0, 1 - excess / total) if excess > 0 and total > 0 else 1.0
-    scaled: Floats = np.where(sure, left * counts, counts)
-    return scaled * min(1.0, records / max(float(scaled.sum()), 1.0))
+    design, rng = CountsDesign.of(points, noisy), np.random.default_rng(SEED)
+    sampling, tail = sampling_variance(points, score), CAUTION * (1 - level) / 2
+    seen = max(tail, 1 / PLAUSIBLE)  # errors beyond are taken to fall off like Laplace noise
+    further = math.log(2 * tail) / math.log(2 * seen)
+    ends = []
+    for number, counts in enumerate(plausible_counts(design, noisy, rng)):
+        truths = design.weighted(counts, score)
+        errors = design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES) - truths
+        errors += np.sqrt(sampling * np.maximum(truths, 0.0)) * rng.standard_normal(len(truths))
+        halves = np.array_split(np.argsort(truths, kind="stable"), 2 if number == 0 else 1)
+        ends += [further * np.quantile(errors[half], [seen, 1 - seen]) for half in halves]
+    low, high = np.min(ends), np.max(ends) * (STRETCH if design.noise_dominated else 1.0)
+    return value - max(float(high), 0.0), value - min(float(low), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +309,7 @@ def value_interval(
     if not is_whole(points):
         noise = ValueNoise(mechanism)
         grid = calibration_grid(points, records, score, noise, level, asked.client_effect)
-        return Interval(grid.interval(value))
+        return Interval(_holding(value, grid.interval(value), largest))
     reach = mechanism.quantile((1 + level) / 2)
     ratio, most = largest_raise(score, int(records[0]), points.pi_min)
     low = max((value - reach) / (1 + ratio), value - reach - most)
@@ -318,10 +331,10 @@ def adaptive_interval(
     contribution = asked.contribution
     noise = AdaptiveNoise(epsilon, contribution)
     grid = calibration_grid(points, records, score, noise, level, asked.client_effect)
-    measured = grid.interval(value)
+    largest, total = _largest(points, score), int(records[0])
+    measured = _holding(value, grid.interval(value), largest)
     if not is_whole(points):
         return Interval(measured)
-    largest, total = _largest(points, score), int(records[0])
     tau = dead_zone(epsilon, records=total, cells=len(points), contribution=contribution)
     missed = (1 - skew_of(score)) * tau / total
     ratio, most = largest_raise(score, total, points.pi_min, gap=True)
@@ -343,8 +356,8 @@ def counts_interval(
     """Of a divergence read off noisy counts: measured.
 
     The logarithm of a noisy count is biased, by an amount that depends on the true count. The
-    counts are public and rule out most populations; `plausible_counts` has the others. None as
-    for `value_interval`, and for several batches.
+    counts are public and rule out most populations; `plausible_counts` has some of the others.
+    None as for `value_interval`, and for several batches.
     """
     if not _is_known(score, level) or points.batches > 1:
         return None
@@ -385,6 +398,12 @@ def _largest(points: QueryPoints, score: Score) -> float:
 
 def _clipped(low: float, high: float, largest: float) -> tuple[float, float]:
     return min(max(low, 0.0), largest), min(max(high, 0.0), largest)
+
+
+def _holding(value: float, ends: tuple[float, float], largest: float) -> tuple[float, float]:
+    """The interval with the value in it, as far as that is possible: between 0 and `largest`."""
+    shown = min(max(value, 0.0), largest)
+    return min(ends[0], shown), max(ends[1], shown)
 
 
 @lru_cache(maxsize=64)

@@ -26,6 +26,7 @@ WHOLE = 1e-9  # of probability: what may be left out of all cells
 DOMINATED = 0.5  # noise on a count, in shares of the count expected without drift
 FEW = 0.01  # of the weight of all points: if the noise dominates fewer, projected counts will do
 MANY = 13  # sums whose noise is taken as normal
+BELIEVED = 1.5, 3.5  # noise scales: fewer out-of-domain records are taken as none, more as they are
 
 
 def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
@@ -49,7 +50,12 @@ def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
 
 
 def shrink_counts(
-    counts: Floats, expected: Floats, variances: Floats, groups: tuple[Ints, Ints]
+    counts: Floats,
+    expected: Floats,
+    variances: Floats,
+    groups: tuple[Ints, Ints],
+    *,
+    power: float = 0.5,
 ) -> Floats:
     """The counts drawn in towards the mean ratio of their group, (releases, cells).
 
@@ -59,9 +65,9 @@ def shrink_counts(
 
         m expected + sqrt(V / (V + s^2)) (h - m expected),
 
-    so that the results vary like counts without noise. Without the root, which gives each count its
-    least error, they would vary less (Louis 1984, JASA 79: 393-398). Not negative only after a
-    projection.
+    so that the results vary like counts without noise. With a `power` of 1 instead of the root,
+    which gives each count its least error, they vary less (Louis 1984, JASA 79: 393-398). Not
+    negative only after a projection.
 
     >>> rng, expected, noise = np.random.default_rng(1), np.full(4000, 100.0), np.full(4000, 144.0)
     >>> held = rng.poisson(expected)
@@ -91,7 +97,7 @@ def shrink_counts(
     beyond = of_group(weights * ((h / e - mean) ** 2 - blur - sampling)) / of_group(weights)
     own = of_cell(np.maximum(beyond, 0)) + sampling
     found = np.empty_like(h)
-    found[:, order] = mean * e + np.sqrt(own / (own + blur)) * (h - mean * e)
+    found[:, order] = mean * e + (own / (own + blur)) ** power * (h - mean * e)
     return found
 
 
@@ -308,39 +314,45 @@ class CountsDesign:
         dominated = self.noise_sd[points.batch] > DOMINATED * expected
         return bool(np.sum(points.weights[dominated]) > FEW * np.sum(points.weights))
 
-    @property
-    def _dead_zone(self) -> Floats:
-        """Per batch, the out-of-domain count below which Laplace noise alone explains it.
+    def likely_outside(self, counts: Floats, outside: Floats) -> Floats:
+        """Out-of-domain records of each batch, (releases, batches), as far as noise lets tell.
 
-            tau = b max(ln 1000, ln(5000 N / K^2)),   b = sd / sqrt(2)
+        Where all cells are asked, all counts sum to N, so each shares in what the sum is off:
+        x = outside - (sum of all - N) / (K + 1). Then, with b = sd / sqrt(2),
 
-        Noise exceeds it with probability p = e^(-tau / b) / 2, and the estimate then errs by about
-        tau / N. Noise on the counts of a population without drift shifts KL by about
-        b sqrt(2 sum 1 / (N Pi)) / N, which is at least b K sqrt(2 / N) / N. So p (tau / N)^2 adds
-        (tau / b)^2 / 20,000 to the square of that: 0.02 with a million records in 3 cells, less
-        with fewer records or more cells. An error may be hundreds of times the usual one, so it
-        must be rare enough that even its square hardly counts.
+            0 up to 1.5 b,    3.5 (x - 1.5 b) / 2 up to 3.5 b,    x above.
+
+        Most rounds have no such records, and KL pays for each that noise feigns. A line instead of
+        a threshold keeps the error near that of x itself, whatever the true count is: at most 1.41
+        times as large for one Laplace variable, and 0.26 times without such records.
         """
         cells = np.bincount(self.points.batch, minlength=self.points.batches)
-        rare = 5000 * self.records / np.maximum(cells, 1) ** 2
-        return np.asarray(self.noise_sd / math.sqrt(2) * np.log(np.maximum(rare, 1000.0)))
+        off = self.asked(counts) + outside - self.records
+        x, b = outside - off / (cells + 1), self.noise_sd / math.sqrt(2)
+        none, all_ = (factor * b for factor in BELIEVED)
+        rising = (x - none) * np.divide(all_, all_ - none, out=np.ones_like(b), where=b > 0)
+        likely = np.clip(np.where(x < all_, np.maximum(rising, 0.0), x), 0.0, self.records)
+        return np.where(self.whole, likely, outside)
 
     def project(self, counts: Floats, outside: Floats) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the out-of-domain count.
 
-        Of many releases at once: (releases, points) and (releases, batches). Where all cells
-        of a batch are asked, an out-of-domain count that noise alone explains is taken as none:
-        otherwise noise on a count of nothing would take records from the cells, in every release.
+        Of many releases at once: (releases, points) and (releases, batches). Where all cells of a
+        batch are asked, that count is `likely_outside`; else it is projected like the others.
         """
-        outside = np.where(self.whole & (outside < self._dead_zone), -np.inf, outside)
-        parts = [
-            project_counts(
-                np.concatenate([counts[:, self.points.batch == t], outside[:, [t]]], axis=1),
-                total,
-            )[:, :-1]
-            for t, total in enumerate(self.records)
-        ]
-        return np.concatenate(parts, axis=1)
+        return self._onto(counts, self.likely_outside(counts, outside))
+
+    def _onto(self, counts: Floats, outside: Floats) -> Floats:
+        """The same, with out-of-domain counts that are known where all cells are asked."""
+        found = np.empty_like(counts)
+        for t, (total, whole) in enumerate(zip(self.records, self.whole, strict=True)):
+            mine, rest = self.points.batch == t, outside[:, [t]]
+            if whole:
+                found[:, mine] = project_counts(counts[:, mine], total - rest)
+            else:
+                both = np.concatenate([counts[:, mine], rest], axis=1)
+                found[:, mine] = project_counts(both, total)[:, :-1]
+        return found
 
     def projected(self, noisy: NoisyCounts) -> Floats:
         """The likeliest counts of one release."""
@@ -366,17 +378,18 @@ class CountsDesign:
         on_counts, on_outside = self.draw_noise(rng, resamples * len(counts))
         before = likeliest
         if shrink and self.noise_dominated:
-            before = whole_counts(self._shrunken(counts, likeliest), rng)
+            before = whole_counts(self.shrunken(counts, likeliest), rng)
         on_counts += np.repeat(before, resamples, axis=0)
-        on_outside += np.repeat(self.records - self.asked(before), resamples, axis=0)
-        renoised = self.project(on_counts, on_outside)
-        again = self._weighted(renoised, score).reshape(len(counts), resamples)
-        bias = again.mean(axis=1) - self._weighted(before, score)
-        return self._weighted(likeliest, score) - bias, again.std(axis=1)
+        left = np.repeat(self.records - self.asked(before), resamples, axis=0)
+        # Noise on an out-of-domain count shifts the sum of all others, which is no bias of theirs.
+        renoised = self._onto(on_counts, np.where(self.whole, left, left + on_outside))
+        again = self.weighted(renoised, score).reshape(len(counts), resamples)
+        bias = again.mean(axis=1) - self.weighted(before, score)
+        return self.weighted(likeliest, score) - bias, again.std(axis=1)
 
     def simulate(
         self,
-        counts: Ints,
+        counts: Ints | Floats,
         *,
         score: Score,
         rng: np.random.Generator,
@@ -398,21 +411,28 @@ class CountsDesign:
         )
         return values
 
-    def _shrunken(self, counts: Floats, likeliest: Floats) -> Floats:
-        """Counts like those before the noise; as many in each batch as are likeliest."""
+    def shrunken(
+        self, counts: Floats, likeliest: Floats, *, times: float = 1.0, power: float = 0.5
+    ) -> Floats:
+        """Counts like those before the noise; as many in each batch as are likeliest.
+
+        The noise on these counts has so many `times` the variance of one release's. `power` is
+        that of `shrink_counts`.
+        """
         points, batch = self.points, self.points.batch
-        variances = self.noise_sd[batch] ** 2
+        variances = times * self.noise_sd[batch] ** 2
         groups = noise_groups(self.records[batch] * points.pi, variances)
         taken = self.asked(likeliest)
         asked = np.bincount(batch, points.pi, minlength=points.batches)
         expected = (taken / asked)[:, batch] * points.pi
-        shrunken = shrink_counts(counts, expected, variances, groups)
+        shrunken = shrink_counts(counts, expected, variances, groups, power=power)
         for t in range(points.batches):
             mine = batch == t
             shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
         return shrunken
 
-    def _weighted(self, counts: Floats, score: Score) -> Floats:
+    def weighted(self, counts: Floats, score: Score) -> Floats:
+        """The divergence of these very counts, (releases, points), if no others are asked."""
         scores = score(counts, self.points.pi, self.records[self.points.batch])
         return np.asarray(scores @ self.points.weights)
 

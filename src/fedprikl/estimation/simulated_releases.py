@@ -7,7 +7,8 @@ What holds for the kinds of drift that are drawn need not hold for every populat
 interval is measured, not guaranteed.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -16,7 +17,13 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.adaptive import adaptive_law
-from fedprikl.estimation.drift_model import KINDS, SEED, drifted_ratios, skew_of
+from fedprikl.estimation.drift_model import (
+    KINDS,
+    SEED,
+    drifted_ratios,
+    ratio_divergence,
+    skew_of,
+)
 from fedprikl.estimation.no_drift import group_sizes, multinomial
 from fedprikl.estimation.noisy_counts import WHOLE, CountNoise, CountsDesign
 from fedprikl.estimation.scoring import BatchCounts, Terms, cached_by_value
@@ -250,6 +257,30 @@ def sampling_variance(points: QueryPoints, score: Score) -> float:
     return points.sampling_variance * ratio
 
 
+def vanished_ratios(mass: Floats, size: float, score: Score) -> Iterator[Floats]:
+    """P / Pi if one cell, or the rarest cells, are empty: about this size, at most RATIO times it.
+
+    Adaptive noise is largest where a cell is empty, and a drift of just this size may leave a few
+    records in it.
+    """
+    share = mass / mass.sum()
+    order = np.argsort(share, kind="stable")[:-1]  # one cell stays
+
+    def without(cells: Ints) -> Floats:
+        ratios = np.ones(len(share))
+        ratios[cells] = 0.0
+        return np.asarray(ratios / (share @ ratios))
+
+    def size_without(cells: Ints) -> float:
+        return float(ratio_divergence(share, without(cells), score))
+
+    for several in (False, True):
+        empty = [order[: i + 1] if several else order[[i]] for i in range(len(order))]
+        at = bisect_left(empty, RATIO * size, key=size_without) - 1
+        if at >= 0 and size_without(empty[at]) > size / RATIO:
+            yield without(empty[at])
+
+
 class GridLevel(NamedTuple):
     """The errors at one size of drift: the lowest and the highest of all its kinds."""
 
@@ -309,17 +340,28 @@ class CalibrationGrid:
         return self._known[i]
 
     def _simulated(self, size: float) -> GridLevel | None:
-        terms, found, effort = self._terms, [], None
-        if isinstance(self._release, AdaptiveNoise):
-            effort = EFFORT if size > 0 else NO_DRIFT
-        for kind in KINDS if size > 0 else KINDS[:1]:
-            ratios = drifted_ratios(
-                terms.pi, kind, size, self._score, mass=terms.weights, nearest=True
-            )
-            if ratios is None:
-                continue
-            for effect in self._effects:
-                errors = simulated_errors(
+        terms, score, adaptive = self._terms, self._score, isinstance(self._release, AdaptiveNoise)
+        effort = (EFFORT if size > 0 else NO_DRIFT) if adaptive else None
+        kinds = [
+            drifted_ratios(terms.pi, kind, size, score, mass=terms.weights, nearest=True)
+            for kind in (KINDS if size > 0 else KINDS[:1])
+        ]
+        found = [
+            each for ratios in kinds if ratios is not None for each in self._of(ratios, effort)
+        ]
+        if not found:
+            return None
+        truth = max(each.truth for each in found)
+        if adaptive:  # these are of about this size only
+            for ratios in vanished_ratios(terms.weights, size, score):
+                found += self._of(ratios, effort)
+        return GridLevel(truth, min(each.low for each in found), max(each.high for each in found))
+
+    def _of(self, ratios: Floats, effort: tuple[int, int] | None) -> list[GridLevel]:
+        """The errors at these ratios, with and without groups of equal records."""
+        return [
+            self._bounds(
+                simulated_errors(
                     self._points,
                     self._records,
                     ratios,
@@ -328,20 +370,14 @@ class CalibrationGrid:
                     design_effect=effect,
                     effort=effort,
                 )
-                found.append(self._bounds(errors))
-        if not found:
-            return None
-        truths, lows, highs = np.array(found).T
-        return GridLevel(float(truths.max()), float(lows.min()), float(highs.max()))
+            )
+            for effect in self._effects
+        ]
 
     def _bounds(self, errors: Errors) -> GridLevel:
         """Mean truth, and quantiles of the errors with what the choice of points adds."""
         tail, middle = CAUTION * (1 - self._level) / 2, errors.bias
-        if isinstance(self._release, AdaptiveNoise):  # each population has noise of its own
-            rows = np.quantile(errors.signed, [tail, 1 - tail], axis=1)
-            low, high = rows[0].min(), rows[1].max()
-        else:
-            low, high = np.quantile(errors.signed, [tail, 1 - tail])
+        low, high = np.quantile(errors.signed, [tail, 1 - tail])
         z = float(scipy.special.ndtri(1 - tail))
         sampling = z * np.sqrt(self._sampling * max(errors.truth, 0.0))
         return GridLevel(
