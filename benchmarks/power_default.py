@@ -18,7 +18,13 @@ from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.statistic import Statistic
 from fedprikl.privacy import InsecureSeededNoise, Unit
 from fedprikl.protocol import SigningKey, trust_of
-from fedprikl.protocol.answering import estimate_sums, expected_noise, noise_sums, points_of
+from fedprikl.protocol.answering import (
+    estimate_sums,
+    expected_noise,
+    law_outside,
+    noise_sums,
+    points_of,
+)
 from fedprikl.protocol.noised_round import NoisedRound, state_of
 from fedprikl.protocol.plan import Trust
 from fedprikl.protocol.release import Release
@@ -143,8 +149,17 @@ class Default:
         self, points: QueryPoints, sums: list[OpenedSum], rng: np.random.Generator
     ) -> Estimates:
         """All that one release says about the whole, before the verdict."""
+        outside = law_outside(
+            self.plan, self.reference.whole, points, clients=self.clients, records=self.records
+        )
         return estimate_sums(
-            self.trust, (points,), sums, self.cohorts, source=_source(rng), rng=rng
+            self.trust,
+            (points,),
+            sums,
+            self.cohorts,
+            source=_source(rng),
+            rng=rng,
+            outside=outside,
         )
 
     def estimate(

@@ -515,3 +515,14 @@ def test_a_saved_plan_is_a_plan_file(tmp_path: Path) -> None:
     found = planned()
     found.save(tmp_path / "plan.json")
     assert fk.SignedPlan.load(tmp_path / "plan.json") == fk.SignedPlan(found.plan)
+
+
+def test_what_does_not_matter_is_part_of_the_plan() -> None:
+    rules = planned(tolerate=0.05).plan.verdict
+    assert (rules.tolerate, rules.tolerance("")) == (0.05, 0.05)
+    with pytest.raises(InvalidInputError, match="total variation"):
+        planned(tolerate=1.5)
+    with pytest.raises(InvalidInputError, match="column that is asked"):
+        planned(tolerate={"age": 0.1})
+    with pytest.raises(InvalidInputError, match="ask about that too"):
+        planned(tolerate=0.05, ask=("kl",))

@@ -1,5 +1,6 @@
 """`fedprikl plan`: fix what all parties agree on, before any private data is touched."""
 
+import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -162,6 +163,13 @@ def plan_command(
             "repeat it or use commas, like --ask kl,columns. Default: kl, tv, js and columns."
         ),
     ] = None,
+    tolerate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A total variation up to which a drift does not matter, like 0.05, or of one "
+            "column, like age=0.1. May be repeated. Default: every drift matters."
+        ),
+    ] = None,
     roster: Annotated[
         Path | None,
         typer.Option(help="Public keys of the sites that may take part, one per line."),
@@ -206,6 +214,7 @@ def plan_command(
         load_reference(reference),
         epsilon=epsilon,
         ask=_asked(ask),
+        tolerate=_tolerated(tolerate),
         roster=_fingerprint(roster, clients) if roster else "",
         series=series,
         **wanted,
@@ -235,6 +244,24 @@ def _asked(ask: list[str] | None) -> tuple[str, ...] | None:
     """Names given one by one or with commas."""
     names = [name.strip() for text in ask or [] for name in text.split(",")]
     return tuple(filter(None, names)) or None
+
+
+def _tolerated(tolerate: list[str] | None) -> dict[str, float]:
+    """Tolerances by the names of columns; "" is that of all others."""
+    found: dict[str, float] = {}
+    for text in tolerate or []:
+        name, _, number = text.rpartition("=")
+        try:
+            size = float(number)
+        except ValueError:
+            size = math.nan
+        if not 0 <= size < 1 or name in found:
+            raise InvalidInputError(
+                f"--tolerate takes a total variation from 0 to under 1, like 0.05 or age=0.1, for "
+                f"each column once; got {text!r:.60}."
+            )
+        found[name] = size
+    return found
 
 
 def _fingerprint(roster: Path, clients: int) -> str:

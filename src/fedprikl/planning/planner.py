@@ -9,7 +9,7 @@ with the smallest errors is taken.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -97,6 +97,7 @@ def plan_round(
     false_alarm: float = 0.01,
     design_effect: float | None = None,
     threshold: float | None = None,
+    tolerate: float | Mapping[str, float] = 0.0,
     aggregator: str = "",
     roster: str = "",
     series: Series | None = None,
@@ -117,7 +118,8 @@ def plan_round(
     (default: what each divergence recommends). `most_records` is the largest number of records one
     client may hold (default: 16 times the average); a client with more stays away. `design_effect`
     says how correlated the records of one client are (default: from the reference's size and, with
-    client ids, its correlation). `aggregator` is the key that answers are sealed to, where a relay
+    client ids, its correlation). `tolerate` is a total variation up to which a drift does not
+    matter, for all views, or by the name of a column ("": of all others). `aggregator` is the key that answers are sealed to, where a relay
     carries them, `roster` the fingerprint of the clients who may take part. With a `series`,
     `records` and `clients` are those of one release, the budget is that of one record over all
     releases, `false_alarm` is per year, and every cell is asked. `unit` says whom the budget
@@ -192,6 +194,7 @@ def plan_round(
             design_effect=design_effect,
             threshold=threshold,
             control=control,
+            **_tolerances(tolerate),
         ),
         aggregator=aggregator,
         roster=roster,
@@ -458,6 +461,15 @@ def _split_columns(known: Known, plan: Plan) -> Plan:
         column = replace(first, plan=each)
         found.append(column.rough_drifts | {"error": column.predict("smooth", DRIFTED) or 1.0})
     return plans[least_regret(found)]
+
+
+def _tolerances(tolerate: float | Mapping[str, float]) -> dict[str, Any]:
+    """What a plan tolerates: in every view, and by the names of columns."""
+    given = dict(tolerate) if isinstance(tolerate, Mapping) else {"": tolerate}
+    (every,) = _plain(given.pop("", 0.0))
+    names = sorted(given)
+    columns = tuple(zip(names, _plain(*(given[name] for name in names)), strict=True))
+    return {"tolerate": every, "tolerate_columns": columns}
 
 
 def _check_federation(clients: int, cohort: int | None, threshold: float | None) -> None:
