@@ -336,15 +336,19 @@ class Plan:
 
     def _check_tolerance(self) -> None:
         """What is tolerated can be told from what is released."""
-        names = [name for name, _ in self.verdict.tolerate_columns]
-        if len(set(names)) < len(names) or not set(names) <= {each.name for each in self.columns}:
-            raise InvalidInputError(
-                "A tolerance of one column names a column that is asked, and each once."
-            )
         told = any(each.divergence == "tv" or each.release == "counts" for each in self.about_whole)
         if self.verdict.tolerate and self.about_whole and not told:
             raise InvalidInputError(
                 "A tolerance is a total variation, so ask about that too: --ask kl,tv."
+            )
+
+    def check_tolerated_columns(self) -> None:
+        """Refuses tolerances of columns that are not asked; the search for a plan tries parts."""
+        names = [name for name, _ in self.verdict.tolerate_columns]
+        if len(set(names)) < len(names) or not set(names) <= {each.name for each in self.columns}:
+            raise InvalidInputError(
+                "A tolerance of one column names a column that is asked, and each once: got "
+                f"{', '.join(map(repr, names)):.200}."
             )
 
     def _check_series(self) -> None:
@@ -530,6 +534,7 @@ class Plan:
         """The plan of a document; unknown or missing fields are refused."""
         check_version(document, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
         plan = read_exactly(cls, document, "plan")
+        plan.check_tolerated_columns()
         budget = plan.budget  # the search for a plan tries others on the way
         if budget.total[0] < budget.epsilon or budget.total[1] < budget.delta:
             raise InvalidInputError(
