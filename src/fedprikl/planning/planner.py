@@ -200,7 +200,7 @@ def plan_round(
         aggregator=aggregator,
         roster=roster,
     )
-    draft.check_tolerated_columns()
+    draft.check_tolerance()
     known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or PAYLOAD, cohort)
     if unit == "record":
         if (per_client, typical_records, empty) != (None, None, "reference"):

@@ -239,7 +239,6 @@ class Plan:
         self._check_views()
         self._check_releases()
         self._check_series()
-        self._check_tolerance()
         if self.unit.kind == "client" and self.unit.records > self.sums.most_records:
             raise InvalidInputError(
                 "A client contributes more records than most_records, the most of one client."
@@ -334,21 +333,18 @@ class Plan:
                 "release='value'."
             )
 
-    def _check_tolerance(self) -> None:
-        """What is tolerated can be told from what is released."""
-        told = any(each.divergence == "tv" or each.release == "counts" for each in self.about_whole)
-        if self.verdict.tolerate and self.about_whole and not told:
-            raise InvalidInputError(
-                "A tolerance is a total variation, so ask about that too: --ask kl,tv."
-            )
-
-    def check_tolerated_columns(self) -> None:
-        """Refuses tolerances of columns that are not asked; the search for a plan tries parts."""
+    def check_tolerance(self) -> None:
+        """Refuses a tolerance that no answer tells; the search for a plan tries parts of it."""
         names = [name for name, _ in self.verdict.tolerate_columns]
         if len(set(names)) < len(names) or not set(names) <= {each.name for each in self.columns}:
             raise InvalidInputError(
                 "A tolerance of one column names a column that is asked, and each once: got "
                 f"{', '.join(map(repr, names)):.200}."
+            )
+        told = any(each.divergence == "tv" or each.release == "counts" for each in self.about_whole)
+        if self.verdict.tolerate and self.about_whole and not told:
+            raise InvalidInputError(
+                "A tolerance is a total variation, so ask about that too: --ask kl,tv."
             )
 
     def _check_series(self) -> None:
@@ -534,7 +530,7 @@ class Plan:
         """The plan of a document; unknown or missing fields are refused."""
         check_version(document, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
         plan = read_exactly(cls, document, "plan")
-        plan.check_tolerated_columns()
+        plan.check_tolerance()
         budget = plan.budget  # the search for a plan tries others on the way
         if budget.total[0] < budget.epsilon or budget.total[1] < budget.delta:
             raise InvalidInputError(
