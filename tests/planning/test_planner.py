@@ -518,7 +518,7 @@ def test_a_saved_plan_is_a_plan_file(tmp_path: Path) -> None:
 
 
 def test_what_does_not_matter_is_part_of_the_plan() -> None:
-    rules = planned(tolerate=0.05).plan.verdict
+    rules = planned(tolerate=0.05, ask=("kl", "tv")).plan.verdict
     assert (rules.tolerate, rules.tolerance("")) == (0.05, 0.05)
     with pytest.raises(InvalidInputError, match="total variation"):
         planned(tolerate=1.5)

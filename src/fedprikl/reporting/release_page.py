@@ -332,7 +332,7 @@ def _parameters(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[s
 def _shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         parts = (
-            (" and ".join(v) or "the whole") if isinstance(v, list | tuple) else str(v)
+            (" and ".join(map(str, v)) or "the whole") if isinstance(v, list | tuple) else str(v)
             for v in value
         )
         return ", ".join(parts) or "the whole"
