@@ -12,7 +12,7 @@ import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.documents import bytes_of_text, canonical, parse_document, text_of_bytes
-from fedprikl.errors import InvalidInputError, PolicyRefusal, WrongStepError
+from fedprikl.errors import InvalidInputError, MissingExtraError, PolicyRefusal, WrongStepError
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource, Unit
 from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, Trust
@@ -85,6 +85,12 @@ def check_invitation(
         trust_of(plan).check_parts()
     except InvalidInputError as error:
         raise PolicyRefusal(str(error)) from None
+    except MissingExtraError:  # a site that cannot compose: parts cost at most their sum
+        if plan.budget.epsilon * plan.budget.parts > policy.largest_epsilon:
+            raise PolicyRefusal(
+                "its parts may cost more together than the limit, and composing them needs "
+                "pip install 'fedprikl[plan]'"
+            ) from None
     if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
