@@ -56,6 +56,20 @@ class Policy:
                 )
 
 
+def _check_parts(plan: Plan, policy: Policy) -> None:
+    """Refuses a plan whose parts cost more together than it says."""
+    try:
+        trust_of(plan).check_parts()
+    except InvalidInputError as error:
+        raise PolicyRefusal(str(error)) from None
+    except MissingExtraError:  # a site that cannot compose: parts cost at most their sum
+        if plan.budget.epsilon * plan.budget.parts > policy.largest_epsilon:
+            raise PolicyRefusal(
+                "its parts may cost more together than the limit, and composing them needs "
+                "pip install 'fedprikl[plan]'"
+            ) from None
+
+
 def check_invitation(
     invitation: Invitation, policy: Policy, reference: Reference, *, at: str
 ) -> None:
@@ -81,16 +95,7 @@ def check_invitation(
             f"epsilon {plan.budget.epsilon:g} and delta {plan.budget.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
         )
-    try:
-        trust_of(plan).check_parts()
-    except InvalidInputError as error:
-        raise PolicyRefusal(str(error)) from None
-    except MissingExtraError:  # a site that cannot compose: parts cost at most their sum
-        if plan.budget.epsilon * plan.budget.parts > policy.largest_epsilon:
-            raise PolicyRefusal(
-                "its parts may cost more together than the limit, and composing them needs "
-                "pip install 'fedprikl[plan]'"
-            ) from None
+    _check_parts(plan, policy)
     if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
