@@ -32,7 +32,7 @@ from fedprikl.reference import Table as Columns
 from fedprikl.reporting import release_words
 from fedprikl.secure_sum import Leaves
 
-Outcome = Literal["found", "missed", "falsely called", "left alone"]
+Outcome = Literal["found", "missed", "falsely called", "left alone", "cannot tell"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 SIZES = ("tv", "kl")
 POPULATION = "aircraft"
@@ -51,6 +51,8 @@ class JudgedColumn:
     @property
     def outcome(self) -> Outcome:
         """How right the verdict is."""
+        if self.answer.outcome == "cannot tell":
+            return "cannot tell"
         if self.answer.drifted:
             return "found" if self.made_to_drift else "falsely called"
         return "missed" if self.made_to_drift else "left alone"

@@ -112,7 +112,10 @@ def federate_command(
     progress = [named(line, names) for line in progress]
     write_release(release, signed.plan, {}, output=output, report=report)
     if json:
-        print_json(release.to_dict() | {"progress": progress, "report": str(report)})
+        print_json(
+            release.to_dict()
+            | {"verdict": release.outcome, "progress": progress, "report": str(report)}
+        )
         return
     print_release(release)
     say(f"\nverified: signed with the key you gave\nsigner: {release.signer}")

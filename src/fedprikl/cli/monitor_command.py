@@ -27,7 +27,7 @@ from fedprikl.cli.options import (
     grouped,
     load_reference,
 )
-from fedprikl.cli.release_output import DRIFT_FOUND
+from fedprikl.cli.release_output import DRIFT_FOUND, STYLES
 from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
 from fedprikl.deployment.flower.organiser import roster_names
@@ -403,8 +403,8 @@ def _range(text: str, released: Sequence[int]) -> tuple[int, int]:
 
 def _show(found: SeriesStatus, *, json: bool) -> None:
     if json:
-        print_json(to_plain(found) | {"headline": headline(found)})
+        print_json(to_plain(found) | {"verdict": found.outcome, "headline": headline(found)})
         return
-    say(headline(found), style="bold")
+    say(headline(found), style=STYLES[found.outcome])
     for line in series_lines(found):
         say(line)

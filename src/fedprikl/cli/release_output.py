@@ -5,15 +5,21 @@ from pathlib import Path
 
 import typer
 
-from fedprikl.cli.console import print_json, say
+from fedprikl.cli.console import notes, print_json, say
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.front.checking import validity
 from fedprikl.protocol import Plan, Release, SignedPlan
-from fedprikl.reporting import release_page, release_words
+from fedprikl.reporting import release_headline, release_page, release_words
 from fedprikl.store import write_whole
 
 DRIFT_FOUND = 3  # exit code
+STYLES = {
+    "drift": "bold red",
+    "none found": "bold green",
+    "cannot tell": "bold yellow",
+    None: "bold",
+}
 
 
 def plan_words(signed: SignedPlan) -> str:
@@ -48,14 +54,17 @@ def write_release(
 def exit_on_drift(release: Release, wanted: bool) -> None:
     """Ends with exit code 3 if drift was found and the user wants to know by it.
 
-    The verdict is in the release, which is public: the code tells nothing more.
+    That it cannot be told is no drift, and said on standard error: the code is that of a release
+    without drift. The verdict is in the release, which is public: the code tells nothing more.
     """
     if wanted and release.drifted:
         raise typer.Exit(DRIFT_FOUND)
+    if wanted and release.outcome == "cannot tell":
+        say(f"--fail-on-drift: {release_headline(release)}", console=notes)
 
 
 def print_release(release: Release, absent: Sequence[str] = ()) -> None:
     """The verdict; the columns; how much, in how many clients; what is protected."""
     headline, _, rest = release_words(release, absent).partition("\n")
-    say(headline, style="bold")
+    say(headline, style=STYLES[release.outcome])
     say(rest)

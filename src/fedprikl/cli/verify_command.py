@@ -32,7 +32,12 @@ def verify_command(
     found = verify(release, key=key, plan=plan)
     signed = None if plan is None else SignedPlan.load(plan)
     if json:
-        drift = {"drifted": found.drifted, "drifted_columns": list(found.drifted_columns)}
+        drift = {
+            "verdict": found.outcome,
+            "drifted": found.drifted,
+            "findable": found.findable,
+            "drifted_columns": list(found.drifted_columns),
+        }
         print_json({"genuine": True} | drift | found.to_dict())
         exit_on_drift(found, fail_on_drift)
         return

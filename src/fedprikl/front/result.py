@@ -12,11 +12,12 @@ import narwhals.stable.v2 as nw
 
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, MissingExtraError
-from fedprikl.estimation import Verdict
+from fedprikl.estimation import Verdict, VerdictOutcome
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, ColumnAnswer, Plan, Release
 from fedprikl.protocol.release import CellAnswer
 from fedprikl.reporting import absences, release_page, release_summary, release_words
+from fedprikl.reporting.facts import statistic_of
 from fedprikl.store import write_whole
 
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
@@ -92,7 +93,11 @@ class ColumnTable:
 
 
 def _row(answer: ColumnAnswer) -> dict[str, Any]:
-    row: dict[str, Any] = {"column": answer.name, "drifted": answer.drifted}
+    row: dict[str, Any] = {
+        "column": answer.name,
+        "verdict": answer.outcome,
+        "drifted": answer.drifted,
+    }
     for name in ("tv", "kl"):
         size = answer.answer(name)
         low, high = (size and size.interval) or (math.nan, math.nan)
@@ -138,8 +143,8 @@ class Comparison:
     >>> clients = [rng.choice(3, 100, p=[0.1, 0.1, 0.8]) for _ in range(6)]
     >>> noise = fk.InsecureSeededNoise(1)  # for an example that repeats; never for real records
     >>> result = fk.compare(reference, clients, planned, ledger=None, source=noise)
-    >>> result.drifted
-    True
+    >>> result.drifted, result.outcome
+    (True, 'drift')
     >>> low, high = result.interval
     >>> low < result.value < high
     True
@@ -183,8 +188,16 @@ class Comparison:
         return self.release.verdict
 
     @property
+    def outcome(self) -> VerdictOutcome | None:
+        """ "drift", "none found" or "cannot tell"; None where there is no verdict.
+
+        It cannot be told where not even large drifts could have been found.
+        """
+        return self.release.outcome
+
+    @property
     def drifted(self) -> bool | None:
-        """Whether drift was found, in the whole or in a column; None where there is no verdict."""
+        """Whether drift was found, in the whole or in a column; None where it cannot be told."""
         return self.release.drifted
 
     @property
@@ -209,7 +222,9 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: the signed release, and what else is known of the round."""
         return self.release.to_dict() | {
+            "verdict": self.outcome,
             "drifted": self.drifted,
+            "findable": self.release.findable,
             "drifted_columns": list(self.columns.drifted),
             "refusals": dict(self.refusals),
             "left_out": dict(self.left_out),
@@ -225,8 +240,8 @@ class Comparison:
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)
-        release, verdict = self.release, self.verdict
-        statistic = None if verdict is None else verdict.statistic(answer.divergence)
+        release = self.release
+        statistic = statistic_of(answer, release)
         claimed = release.privacy.claimed_epsilon
         return {
             "population": release.population,
@@ -237,6 +252,7 @@ class Comparison:
             "low": low,
             "high": high,
             "no_drift": math.nan if answer.no_drift is None else answer.no_drift,
+            "verdict": self.outcome,
             "drifted": self.drifted,
             "threshold": math.nan if statistic is None else statistic.threshold,
             "false_alarm": self.plan.verdict.false_alarm,
@@ -267,6 +283,6 @@ class Comparison:
         between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)
         value = f"{self.value:.4g} " if self.release.answers else ""
         return (
-            f"<Comparison of {self.plan.population!r}: drifted={self.drifted}, "
+            f"<Comparison of {self.plan.population!r}: {self.outcome or 'no verdict'}, "
             f"{value}{between}epsilon {self.plan.budget.epsilon:g}>"
         )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from fedprikl.estimation import Answer
+from fedprikl.estimation import Answer, VerdictOutcome
 
 QUIET = 4  # counted periods without new evidence, after which an alarm ends
 
@@ -99,11 +99,35 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindableInSeries:
+    """Which lasting drifts the periods counted so far would have shown (`findable_series.py`)."""
+
+    can_tell: bool  # in any view, half of the largest possible size would have been found
+    findable: float | None  # the least total variation, in any view, that half of the time is
+    # found; None: none is
+    untold: tuple[str, ...] = ()  # views in which half of the largest possible size is not
+    ordinary: bool = False  # the reference has times: how much its periods differ is ordinary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesVerdict:
     """All judged periods and the alarms of a series."""
 
     judged: tuple[JudgedPeriod, ...]
     alarms: tuple[Alarm, ...]
+    findable: FindableInSeries | None  # None: nothing is counted yet
+
+    @property
+    def outcome(self) -> VerdictOutcome | None:
+        """What was found; None: nothing is counted yet."""
+        return series_outcome(self.alarms, self.findable) if self.judged else None
+
+
+def series_outcome(alarms: Iterable[Alarm], findable: FindableInSeries | None) -> VerdictOutcome:
+    """Drift while an alarm lasts, acknowledged or not; else whether it could have been found."""
+    if any(alarm.state in ("open", "acknowledged") for alarm in alarms):
+        return "drift"
+    return "none found" if findable is None or findable.can_tell else "cannot tell"
 
 
 # Period of the alarm, the views above a threshold (largest first), and the last period of an

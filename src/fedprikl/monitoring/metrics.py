@@ -30,6 +30,9 @@ METRICS = {
     "statistic": "In standard deviations from no drift, in the last release.",
     "threshold": "Above it, a statistic raises an alarm.",
     "drift": "1 if something is above its threshold in the last release, else 0.",
+    "can_tell": "1 if a drift of half the largest possible size would have been found, 0 if not: "
+    "then no drift found means nothing.",
+    "findable": "Least total variation of a lasting drift that half of the time is found.",
     "alarms": "Alarms, by state.",
     "open_alarm_since_period": "Period in which the drift of the last open alarm began.",
     "false_alarm_per_year": "Largest rate of false alarms of the whole series.",
@@ -134,6 +137,10 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
             yield f"{name}_timestamp_seconds", {}, datetime.fromisoformat(at).timestamp()
     if status.judged:
         yield from _last(status.judged[-1])
+    if status.findable is not None:
+        yield "can_tell", {}, status.findable.can_tell
+        if status.findable.findable is not None:
+            yield "findable", {}, status.findable.findable
     for window in status.windows:
         labels = {"column": window.name, "length": str(window.length)}
         yield from size_samples("window_value", labels, window.sizes)

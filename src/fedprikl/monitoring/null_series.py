@@ -256,7 +256,7 @@ def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
     laws = {
         length: [case.statistic(grouping, length) for grouping in groupings] for length in found
     }
-    for counts, rng in _counts(case, same_clients=same_clients):
+    for counts, rng in null_counts(case, same_clients=same_clients):
         total = np.cumsum(counts, axis=1)
         seen = [_tolerated(grouping, case, grouping.sums(total), rng) for grouping in groupings]
         for length in found:
@@ -311,7 +311,9 @@ def _tolerated(
     return np.asarray(total + records[:, None] * shift[:, None, :])
 
 
-def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.random.Generator]]:
+def null_counts(
+    case: NullCase, *, same_clients: bool
+) -> Iterator[tuple[Floats, np.random.Generator]]:
     """Noisy counts, out of the domain last, of some series: (series, periods, cells + 1)."""
     rng, cells = public_simulation(), len(case.view.points) + 1
     step = max(1, CHUNK // (case.periods * cells))

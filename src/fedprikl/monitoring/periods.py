@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fedprikl.documents import canonical, read_fields, to_plain
 from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
 from fedprikl.estimation import Answer, CountedView, answers_from_counts, sum_counts
-from fedprikl.monitoring.alarms import Alarm, JudgedPeriod, after_people
+from fedprikl.monitoring.alarms import Alarm, FindableInSeries, JudgedPeriod, after_people
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.monitored_views import (
     MonitoredView,
@@ -118,7 +118,11 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
         if number == todo[-1]:
             # Windows as text: those of the last period are read, the many before are passed over.
             windows = to_plain(window_values(views, list(counts.values())))
-            body |= {"windows": canonical(windows).decode(), "alarms": to_plain(verdict.alarms)}
+            body |= {
+                "windows": canonical(windows).decode(),
+                "alarms": to_plain(verdict.alarms),
+                "findable": to_plain(verdict.findable),
+            }
         history.judge(number, body, at=at)
 
 
@@ -221,7 +225,7 @@ def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> Seri
     plan, series = found.plan, found.plan.series
     # What was released stays in sight, also if the clock of this machine is behind.
     over = max(series.last_over(at), *found.kept, *found.missed, -1)
-    windows, alarms = _newest(found)
+    windows, alarms, findable = _newest(found)
     ahead = over + 1 < series.periods
     privacy = found.judged[max(found.judged)].get("privacy", "") if found.judged else ""
     return replace(
@@ -229,6 +233,7 @@ def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> Seri
         points=tuple(_status_point(found, n, over) for n in range(over + 1 + ahead)),
         windows=windows,
         alarms=after_people(alarms, found.acknowledged, found.rebaselined),
+        findable=findable,
         budget=None if account is None else BudgetFacts.of(account),
         sites=_sites(found),
         privacy=str(privacy),
@@ -269,16 +274,20 @@ def _status_point(found: SeriesHistory, number: int, over: int) -> PeriodPoint:
     return empty if number <= over else replace(empty, state="ahead")
 
 
-def _newest(found: SeriesHistory) -> tuple[tuple[WindowFacts, ...], tuple[Alarm, ...]]:
-    """Windows and alarms as they were found last."""
+def _newest(
+    found: SeriesHistory,
+) -> tuple[tuple[WindowFacts, ...], tuple[Alarm, ...], FindableInSeries | None]:
+    """Windows, alarms and what could be found, as they were found last."""
     with _readable():
         for number in sorted(found.judged, reverse=True):
             last = found.judged[number]
             if "alarms" in last:
                 windows = [read_fields(WindowFacts, each) for each in json.loads(last["windows"])]
                 alarms = [read_fields(Alarm, each) for each in last["alarms"]]
-                return tuple(windows), tuple(alarms)
-    return (), ()
+                could = last.get("findable")  # histories of earlier versions do not say
+                findable = None if could is None else read_fields(FindableInSeries, could)
+                return tuple(windows), tuple(alarms), findable
+    return (), (), None
 
 
 def _sites(found: SeriesHistory) -> tuple[SiteHealth, ...]:

@@ -23,12 +23,14 @@ from fedprikl.estimation import NoisyCounts, sum_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.estimation.verdict import least_depth
 from fedprikl.monitoring.alarms import (
+    FindableInSeries,
     JudgedPeriod,
     JudgedView,
     SeriesVerdict,
     Trace,
     follow_alarms,
 )
+from fedprikl.monitoring.findable_series import findable_in_series
 from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 from fedprikl.monitoring.null_series import (
     LENGTHS,
@@ -207,7 +209,10 @@ def judge_series(
     for segment in segments:
         found = _judge(segment, nominal, rate=rate, per_year=per_year, horizon=horizon)
         judged += [_as_said(period, said.get(period.period, {})) for period in found]
-    return SeriesVerdict(judged=tuple(judged), alarms=follow_alarms(judged, _tracer(segments)))
+    alarms = follow_alarms(judged, _tracer(segments))
+    known = [each for each in segments if each.periods][-1:]
+    findable = [_findable(e, nominal, rate=rate, per_year=per_year, horizon=horizon) for e in known]
+    return SeriesVerdict(judged=tuple(judged), alarms=alarms, findable=next(iter(findable), None))
 
 
 def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedView]) -> JudgedPeriod:
@@ -269,6 +274,16 @@ def _nulls(
     """The nulls of all views, and the thresholds of both tests: each has half of the rate."""
     nulls = tuple(map(simulate_null, cases))
     return nulls, (_threshold(nulls, 0, rate / 2), _threshold(nulls, 1, rate / 2))
+
+
+def _findable(
+    segment: Segment, nominal: dict[int, Nominal], *, rate: float, per_year: int, horizon: int
+) -> FindableInSeries:
+    """What the counted periods of a segment could have shown, by the thresholds of the last one."""
+    watched, last = [each.view for each in segment.views], nominal[segment.periods[-1].number]
+    cases, blocks = null_cases(watched, last, per_year=per_year, horizon=horizon)
+    nulls, depths = _nulls(cases, rate / blocks)
+    return findable_in_series(cases, nulls, depths, len(segment.periods))
 
 
 def _judge(

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from fedprikl.estimation import Answer
-from fedprikl.monitoring.alarms import Alarm, JudgedView
+from fedprikl.estimation import Answer, VerdictOutcome
+from fedprikl.monitoring.alarms import Alarm, FindableInSeries, JudgedView, series_outcome
 from fedprikl.privacy import Account
 
 NO_REASON = "no reason is known"
@@ -97,6 +97,7 @@ class SeriesStatus:
     points: tuple[PeriodPoint, ...]  # all periods up to the last that is over, and the next one
     windows: tuple[WindowFacts, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    findable: FindableInSeries | None = None  # None: not known
     budget: BudgetFacts | None = None  # None: no ledger is kept
     sites: tuple[SiteHealth, ...] = ()
     privacy: str = ""  # the statement, in words
@@ -118,6 +119,13 @@ class SeriesStatus:
     def judged(self) -> tuple[PeriodPoint, ...]:
         """Periods whose release was looked at; a process may end between the two."""
         return tuple(point for point in self.released if point.exceeds is not None)
+
+    @property
+    def outcome(self) -> VerdictOutcome | None:
+        """What was found; None: nothing is judged yet, or the history cannot be relied on."""
+        if self.faults or not self.judged:
+            return None
+        return series_outcome(self.alarms, self.findable)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -222,9 +230,23 @@ def _quiet(status: SeriesStatus) -> str:
     if not quiet:
         last = period_name(judged[-1].number, status.every).capitalize()
         return f"{last} is above a threshold. No alarm is open."
+    if status.outcome == "cannot tell":
+        return cannot_tell(status.findable, counted(len(judged), status.every))
     if quiet == len(judged):
         return f"No drift in {counted(quiet, status.every)}."
     return f"No drift in the last {counted(quiet, status.every)}."
+
+
+def cannot_tell(found: FindableInSeries | None, periods: str) -> str:
+    """That nothing follows, and what would have been found.
+
+    >>> cannot_tell(FindableInSeries(can_tell=False, findable=None), "1 day")
+    'Cannot tell: with so few records and this epsilon no drift could be found in 1 day.'
+    """
+    least = "no drift"
+    if found is not None and found.findable is not None:
+        least = f"only drifts above {found.findable:.2g} (total variation)"
+    return f"Cannot tell: with so few records and this epsilon {least} could be found in {periods}."
 
 
 def _quiet_periods(judged: tuple[PeriodPoint, ...], until: int | None) -> int:

@@ -110,10 +110,11 @@ def _stretched(across: int, down: int, *parts: Html, **look: object) -> Html:
     return tag("svg", *parts, width="100%", **shape, **look)
 
 
-Kind = Literal["now", "drifted", "reference", "example"]
+Kind = Literal["now", "drifted", "untold", "reference", "example"]
 FILLS = {
     "now": "var(--now, #3f83c9)",
     "drifted": "var(--drifted, #cc6f1f)",
+    "untold": "var(--untold, #8a5fb0)",
     "reference": "var(--reference, #87909c)",
     "example": "none",
 }

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fedprikl.documents import clean
-from fedprikl.estimation import JudgedStatistic
+from fedprikl.estimation import JudgedStatistic, Verdict
 from fedprikl.estimation.statistic import OUT_OF_DOMAIN
 from fedprikl.monitoring.alarms import QUIET, Alarm, JudgedView
 from fedprikl.monitoring.status import (
@@ -214,9 +214,9 @@ SHOWN = 15  # columns in a table of text; those that have drifted are always sho
 COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
 NEW = "values that the reference never saw"
 NOTE = (
-    "tv: the share of all records that would have to change to look like the reference; "
-    "no drift: the tv to expect without any drift. Both are read off the noisy counts; the verdict "
-    "rests on other numbers, each beside its threshold"
+    "tv: the share of all records that would have to change to look like the reference, from all "
+    "that was released; no drift: the tv to expect without any drift. The verdict rests on other "
+    "numbers, each beside its threshold"
 )
 RANKING = (
     "How far each column is from the reference: the share of all records that would have to change "
@@ -227,6 +227,11 @@ SCALES = (
     "Each scale measures the same difference in its own way: 0 is no difference. Compare the first "
     "bar with the others. The whisker is its 95% interval."
 )
+UNTOLD = (
+    "These records cannot show whether they look like it: they are too few for this much noise. "
+    "Nothing follows for or against a drift."
+)
+HELPS = "Fewer columns, more records or a larger epsilon would help: `fedprikl plan` says how much."
 UNRELATED = (
     "The false-alarm rate over columns holds if records of one client are unrelated: "
     "without client ids, the intra-client correlation is not known."
@@ -270,12 +275,20 @@ def release_headline(release: Release) -> str:
     whom = f"the {counted(count, 'client')}"
     if release.population.lower() not in ("client", "clients"):
         whom += f" of {shortened(clean(release.population), NAME)}"
-    if release.drifted is None:
+    if release.outcome is None:
         return f"There is no verdict on {whom}: it could not be computed."
-    if not release.drifted:
-        return f"No drift found among {whom}."
+    if release.outcome == "cannot tell":
+        return f"{min(release.verdicts, key=_least)}."
+    if release.outcome == "none found":
+        untold = _untold(release.columns)
+        return f"No drift found among {whom}.{untold}"
     differ = f"{_capital(whom)} {'differs' if count == 1 else 'differ'} from the reference."
     return f"{differ} {_drifted(release.columns)}" if release.columns else differ
+
+
+def _least(verdict: Verdict) -> float:
+    """The smallest drift that it could have found."""
+    return math.inf if verdict.findable is None else verdict.findable
 
 
 def included(release: Release) -> int:
@@ -291,8 +304,7 @@ def invited(release: Release) -> int:
 def _drifted(columns: Sequence[ColumnAnswer]) -> str:
     drifted = [_name(each) for each in ranked(columns) if each.drifted]
     others = [_name(each) for each in columns if each.drifted is False]
-    unknown = [_name(each) for each in columns if each.drifted is None]
-    untold = f" {_capital(listed(unknown))} could not be judged." if unknown else ""
+    untold = _untold(columns)
     if not drifted:
         return f"No column has clearly drifted by itself.{untold}"
     have = "has" if len(drifted) == 1 else "have"
@@ -303,9 +315,21 @@ def _drifted(columns: Sequence[ColumnAnswer]) -> str:
     return f"{_capital(listed(drifted, FEW))} {have} drifted{still}.{untold}"
 
 
+def _untold(columns: Sequence[ColumnAnswer]) -> str:
+    """Which columns have no verdict, or one that could not have found anything."""
+    unknown = [_name(each) for each in columns if each.outcome is None]
+    blind = [_name(each) for each in columns if each.outcome == "cannot tell"]
+    words = f" {_capital(listed(unknown))} could not be judged." if unknown else ""
+    return words + (f" Of {listed(blind)} it cannot be told." if blind else "")
+
+
 def _name(column: ColumnAnswer) -> str:
     name = shortened(clean(column.name), NAME)
     return name if len(column.columns) == 1 else f"the pair of {name}"
+
+
+def _small(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _capital(text: str) -> str:
@@ -317,8 +341,10 @@ def _capital(text: str) -> str:
 def meaning(release: Release) -> str:
     """What the verdict means, and what it does not."""
     what = "The reference is what the records were expected to look like."
-    if release.drifted is None:
+    if release.outcome is None:
         return f"{what} Nothing follows for or against a drift; the numbers below still hold."
+    if release.outcome == "cannot tell":
+        return f"{what} {UNTOLD} {HELPS}"
     if release.drifted:
         return (
             f"{what} The difference is larger than chance and the added noise explain. Whether it "
@@ -338,16 +364,27 @@ def verdict_in_numbers(release: Release) -> str:
 
 def drift_words(release: Release) -> str:
     """The verdict on the whole, in numbers; empty where only columns were asked."""
-    if release.verdict is not None:
-        return f"{release.verdict}."
+    verdict = release.verdict
+    if verdict is not None and verdict.outcome == "cannot tell":  # the headline says it of all
+        return f"All columns together: {_small(str(verdict))}." if release.columns else ""
+    if verdict is not None:
+        return f"{verdict}."
     if release.answers:
         return "There is no verdict on the whole: it could not be computed for this release."
     return ""
 
 
 def statistic_of(answer: Answer, release: Release) -> JudgedStatistic | None:
-    """What is tested in the unit of the answer; None where the verdict rests on counts."""
-    return None if release.verdict is None else release.verdict.statistic(answer.divergence)
+    """The statistic whose value is the answer's; None where the verdict rests on other numbers.
+
+    An answer is the best estimate from all that was released. Only beside its own threshold does a
+    number mean anything.
+    """
+    verdict = release.verdict
+    found = None if verdict is None else verdict.statistic(answer.divergence)
+    if found is None or not math.isclose(found.value, answer.value, rel_tol=1e-9, abs_tol=1e-12):
+        return None
+    return found
 
 
 def answer_words(answer: Answer, release: Release) -> str:
@@ -434,15 +471,12 @@ def column_rows(columns: Sequence[ColumnAnswer]) -> list[tuple[str, ...]]:
 
 def _verdict(column: ColumnAnswer) -> str:
     """Whether it has drifted, in which cells, and by which statistics above their thresholds."""
+    if column.outcome == "cannot tell":
+        least = "no drift" if column.findable is None else f"only above tv {column.findable:.2g}"
+        return f"cannot tell ({least} could be found)"
     if not column.drifted:
-        return "not judged" if column.drifted is None else "not drifted"
-    found_by = listed(
-        [
-            f"{clean(each.name)} {each.value:.4g} > {each.threshold:.4g}"
-            for each in column.statistics
-            if each.exceeds
-        ]
-    )
+        return "not judged" if column.outcome is None else "not drifted"
+    found_by = listed([clean(each.words) for each in column.statistics if each.exceeds])
     where = shifts(column)
     return f"drifted{f': {where}' if where else ''} (found by {found_by})"
 
@@ -489,7 +523,7 @@ def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
         for row in rows
     ]
     if left := len(order) - len(shown):
-        lines.append(f"and {left:,} more, none of which has drifted")
+        lines.append(f"and {left:,} more, none of which was found to have drifted")
     return (*lines, NOTE, *unrelated(columns))
 
 
@@ -538,12 +572,24 @@ STATES = {
     "rebaselined": "Ended by a new baseline.",
     "ended": "Ended by itself: no new evidence of it in {} {}s.",
 }
+ORDINARY = {
+    True: "Differences between {0}s as large as those of the reference's own are ordinary, and do "
+    "not count as drift.",
+    False: "The reference has no times: ordinary differences between {0}s count as drift.",
+}
 TESTS = {"period": "one {} alone", "cumulative": "several {}s together"}
 COUNTED = {
     "record": "What is spent does not grow with each {}, as long as each record is counted in only "
     "one.",
     "client": "What is spent grows with each {}, because every client is counted in it.",
 }
+
+
+def ordinary_words(status: SeriesStatus) -> str:
+    """Whether ordinary differences between periods count as drift; empty where it is not known."""
+    if status.findable is None:
+        return ""
+    return ORDINARY[status.findable.ordinary].format(status.every)
 
 
 def relative(point: PeriodPoint, column: JudgedView) -> float | None:
@@ -644,6 +690,14 @@ def series_facts(status: SeriesStatus) -> dict[str, str]:
     }
 
 
+def untold_words(status: SeriesStatus) -> str:
+    """Of which columns nothing can be told, where something can be of others."""
+    untold = [] if status.findable is None else [clean(n) for n in status.findable.untold if n]
+    return (
+        f"Of {listed(untold)} it cannot be told: too few records for the noise." if untold else ""
+    )
+
+
 def due_words(status: SeriesStatus) -> str:
     """What is over and not counted yet; empty if there is nothing."""
     due = in_state(status, "due")
@@ -671,6 +725,10 @@ def budget_words(budget: BudgetFacts) -> str:
 
 def series_lines(status: SeriesStatus) -> Iterator[str]:
     """How a series stands, as a terminal shows it, after its headline."""
+    if status.outcome == "cannot tell":
+        yield HELPS
+    elif status.outcome == "none found" and (untold := untold_words(status)):
+        yield untold
     for alarm in status.alarms:
         words = f"{alarm_words(alarm, status)} {alarm_raised(alarm, status.every)}"
         yield f"Alarm {alarm.number} ({alarm.state}): {words}"

@@ -60,14 +60,18 @@ def page(
     title: str,
     *parts: Html,
     headline: str = "",
+    tone: str = "",
     links: Mapping[str, str] | None = None,
 ) -> str:
-    """A whole document; the headline is the title unless given.
+    """A whole document; the headline is the title unless given, in the colour of a tone.
 
     `links`, from addresses to names, stand above the main part, after one that skips them.
     """
     target = {} if links is None else {"id": "main", "tabindex": "-1"}
-    content = [tag("p", title, class_="kind") if headline else "", tag("h1", headline or title)]
+    content = [
+        tag("p", title, class_="kind") if headline else "",
+        tag("h1", headline or title, class_=tone),
+    ]
     return (
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8">{tag("title", title)}'

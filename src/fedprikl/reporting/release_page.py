@@ -12,6 +12,7 @@ import numpy as np
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import ComparedEstimate, JudgedStatistic
+from fedprikl.estimation.verdict import WORDS
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
@@ -21,7 +22,7 @@ from fedprikl.reporting.facts import percent
 from fedprikl.reporting.html import Html
 
 CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "shifted")
-STATISTIC_HEAD = ("about", "statistic", "value", "threshold", "above it")
+STATISTIC_HEAD = ("about", "statistic", "times its threshold", "above it")
 RANKED = 15  # columns of the first chart
 CHARTS = 6  # columns with a chart that is not folded
 CELLS = 10  # in one chart
@@ -41,7 +42,11 @@ CHANGES = {  # total variation is a share of all records
     for share in (1, 3, 10, 30, 50, 100)
 }
 HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common categories grows to
-BOX = "border-left: 5px solid #3f83c9; padding: 0 1.1rem; max-width: 60rem"
+BOX = "border-left: 5px solid {}; padding: 0 1.1rem; max-width: 60rem"
+BORDERS = {"drift": "#cc6f1f", "none found": "#2e8b57", "cannot tell": "#8a5fb0", None: "#87909c"}
+TONES = {"drift": "drift", "none found": "calm", "cannot tell": "untold", None: ""}
+KINDS: dict[str | None, Kind] = {"drift": "drifted", "cannot tell": "untold"}
+SAYS = {"drift": " drifted", "cannot tell": " cannot tell", None: " not judged"}
 LARGE = "font-size: 1.3em; font-weight: 600"
 COLUMNS, SUMMARY_CHARTS = 15, 3  # shown in a notebook; the report has all
 
@@ -73,6 +78,7 @@ def release_page(
         privacy_section(release),
         html.section("Everything else", *details(release, plan, costs, absent)),
         headline=facts.release_headline(release),
+        tone=TONES[release.outcome],
     )
 
 
@@ -144,8 +150,11 @@ def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
     """All columns, those that have drifted first."""
     if not columns:
         return Html()
-    names = {"drifted": "drifted"} if columns[0].drifted else {}
-    names |= {"now": "not drifted", "whisker": "95% interval"}
+    said = {column.outcome for column in columns}
+    names = {"drifted": "drifted"} if "drift" in said else {}
+    names |= {"untold": "cannot tell"} if "cannot tell" in said else {}
+    names |= {"now": "not drifted"} if said - KINDS.keys() else {}
+    names |= {"whisker": "95% interval"}
     more = columns[RANKED:]
     return html.section(
         "All columns",
@@ -162,8 +171,8 @@ def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
         size = column.answer("tv")
         bar = Bar(
             value=0.0 if size is None else size.value,
-            says=value + {True: " drifted", False: "", None: " not judged"}[column.drifted],
-            kind="drifted" if column.drifted else "now",
+            says=value + SAYS.get(column.outcome, ""),
+            kind=KINDS.get(column.outcome, "now"),
             interval=None if size is None else size.interval,
         )
         rows.append((name, [bar]))
@@ -183,7 +192,11 @@ def _sizes(release: Release, plan: Plan) -> Html:
 
 def _size(answer: Answer, release: Release, plan: Plan) -> Html:
     mark = plan.verdict.threshold if answer is release.answers[0] else None  # a plan has one
-    return size_chart(answer, release.records, facts.statistic_of(answer, release), mark)
+    verdict, tested = release.verdict, facts.statistic_of(answer, release)
+    exceeds = verdict is not None and answer.divergence in verdict.exceeding
+    untold = verdict is not None and verdict.outcome == "cannot tell"
+    kind: Kind = "drifted" if exceeds else "untold" if untold else "now"
+    return size_chart(answer, release.records, tested, mark, kind)
 
 
 def size_chart(
@@ -191,13 +204,14 @@ def size_chart(
     records: int,
     statistic: JudgedStatistic | None = None,
     mark: float | None = None,
+    kind: Kind = "now",
 ) -> Html:
     """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
     threshold = None if statistic is None else statistic.threshold
     found = Bar(
         value=answer.value,
         says=facts.in_unit(answer.value, answer),
-        kind="drifted" if statistic is not None and statistic.exceeds else "now",
+        kind=kind,
         interval=answer.interval,
         mark=threshold,
     )
@@ -273,14 +287,16 @@ def details(
 
 
 def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
-    """Every statistic that a verdict rests on."""
+    """Every statistic that a verdict rests on; its value and threshold are in the release.
+
+    They are not shown: the page has one number for each divergence, the best estimate of it.
+    """
     whole = () if release.verdict is None else release.verdict.statistics
     rows = [
         (
             about,
-            each.name,
-            f"{each.value:.4g} {each.unit}",
-            f"{each.threshold:.4g} {each.unit}",
+            WORDS.get(each.name, each.name),
+            f"{each.ratio:.3g}",
             "yes" if each.exceeds else "no",
         )
         for about, found in (("the whole", whole), *((c.name, c.statistics) for c in columns))
@@ -307,7 +323,7 @@ def _cells(column: ColumnAnswer) -> Html:
     (outside,) = column.counts.out_of_domain
     rows.append((OUTSIDE, percent(_outside(column)), "", "", _count(outside), ""))
     sizes = "".join(
-        f" {each.target} = {each.value:.4g} {each.unit}".rstrip() + "." for each in column.answers
+        f" {each.target} = {facts.in_unit(each.value, each)}." for each in column.answers
     )
     return html.table(CELL_HEAD, rows, caption=f"{column.name}.{sizes}")
 
@@ -367,7 +383,8 @@ def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> s
         html.paragraphs(facts.counted_words(release, more)),
         html.tag("details", html.tag("summary", "What is protected"), privacy),
     )
-    return html.tag("div", html.joined(*parts, between="\n"), style=BOX)
+    box = BOX.format(BORDERS[release.outcome])
+    return html.tag("div", html.joined(*parts, between="\n"), style=box)
 
 
 def _summary_columns(release: Release) -> Iterator[Html]:

@@ -23,7 +23,13 @@ from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import charts, facts, html
 from fedprikl.reporting.charts import Frame
 from fedprikl.reporting.html import Html
-from fedprikl.reporting.release_page import column_cards, details, privacy_section, size_chart
+from fedprikl.reporting.release_page import (
+    TONES,
+    column_cards,
+    details,
+    privacy_section,
+    size_chart,
+)
 
 NAMED = 8  # missed periods of one reason that are named
 COLUMNS = 3  # whose size is shown where the whole is not asked
@@ -33,7 +39,7 @@ LATEST = 6  # periods that are not folded
 SITES = 8  # likewise
 SITE_HEAD = ("site", "answered", "share", "last answered")
 STATISTIC_HEAD = ("column", "alone", "together", "window", "size", "verdict")
-VERDICTS = {True: "above", False: "no drift", None: "not judged"}
+VERDICTS = {True: "above", False: "below", None: "not judged"}
 COMMAND = html.tag("code", "fedprikl monitor run")
 
 
@@ -66,6 +72,7 @@ def series_page(status: SeriesStatus) -> str:
         *(html.section(heading, *parts, name=name.lower()) for name, heading, parts in outline),
         html.section("Everything else", signs),
         headline=headline(status),
+        tone=TONES[status.outcome],
         links={f"#{name.lower()}": name for name, _, parts in outline if parts},
     )
 
@@ -115,7 +122,7 @@ def _drift(status: SeriesStatus) -> Iterator[Html]:
         f"How far {status.population} is from the reference, in standard deviations from no "
         f"drift: the largest statistic of {what}. An alarm is raised above the dashed line. It "
         f"lies so high that the whole series raises a false alarm in at most "
-        f"{100 * status.false_alarm:.3g}% of all years."
+        f"{100 * status.false_alarm:.3g}% of all years. {facts.ordinary_words(status)}"
     )
     names = {"now": "largest statistic", "limit": "threshold"}
     if any(point.exceeds for point in frame.points):
@@ -194,7 +201,11 @@ def _columns(status: SeriesStatus) -> Iterator[Html]:
     judged = {name: _judged(frame, name) for name in status.columns}
     order = sorted(judged, key=lambda name: [c[:2] for c in judged[name][-1:]], reverse=True)
     rows = {name: frame.cells(judged[name]) for name in order}
-    says = {name: facts.above_words(judged[name], every) for name in order}
+    untold = () if status.findable is None else status.findable.untold
+    says = {
+        name: facts.above_words(judged[name], every) or ("cannot tell" if name in untold else "")
+        for name in order
+    }
     periods = max(map(len, frame.groups))
     each = f"Each cell is a {every}"
     if periods > 1:
@@ -415,6 +426,7 @@ def period_page(status: SeriesStatus, point: PeriodPoint, release: Release, plan
         f"{name} of {status.population}",
         html.fact_list(first),
         *(html.paragraphs(words, "answer") for words in raised),
+        html.paragraphs("" if status.outcome != "cannot tell" else headline(status), "answer"),
         _statistics(point, order, status.every),
         html.section("How large the difference is", html.cards([*_period_sizes(point, release)])),
         column_cards(above, release.records),
