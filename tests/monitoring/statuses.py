@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from fedprikl.estimation import Answer
-from fedprikl.monitoring.alarms import Alarm, JudgedView
+from fedprikl.monitoring.alarms import Alarm, FindableInSeries, JudgedView
 from fedprikl.monitoring.status import (
     BudgetFacts,
     PeriodPoint,
@@ -158,6 +158,7 @@ def series(
         points=(*points, ahead),
         windows=_windows(points, columns, whole=whole, rng=rng),
         alarms=alarms,
+        findable=FindableInSeries(can_tell=True, findable=0.0091, ordinary=True),
         budget=BudgetFacts(epsilon=1.0, delta=1e-6, spent=0.92, left=0.08),
         sites=tuple(
             SiteHealth(
@@ -305,6 +306,12 @@ def hostile() -> SeriesStatus:
     )
 
 
+def blind() -> SeriesStatus:
+    """So few records that not even large drifts could have been found."""
+    found = FindableInSeries(can_tell=False, findable=0.624, untold=("", *COLUMNS))
+    return replace(series(6), findable=found)
+
+
 SENSORS = tuple(f"sensor {n:02d}" for n in range(1, 21))
 SCENES: dict[str, SeriesStatus] = {
     "no drift": series(37),
@@ -313,6 +320,7 @@ SCENES: dict[str, SeriesStatus] = {
     "columns only": series(16, since=8, whole=False),
     "whole only": series(16, (), since=20),
     "first week": series(1),
+    "cannot tell": blind(),
     "three years": series(156, SENSORS, since=120, missed=(17, 18, 60)),
     "empty": empty(),
     "broken": broken(),

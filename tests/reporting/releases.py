@@ -194,6 +194,31 @@ def hostile() -> Release:
     return release(columns, population="<i>[red]people[/red]</i>")
 
 
+def blind(findable: float | None = 0.62, *, only_whole: bool = False) -> Release:
+    """So few records that not even large drifts could have been found."""
+
+    def untold(verdict: Verdict | None, least: float | None) -> Verdict:
+        assert verdict is not None
+        calm = tuple(replace(each, value=each.threshold / 2) for each in verdict.statistics)
+        return replace(verdict, statistics=calm, can_tell=False, findable=least)
+
+    columns = [
+        column(name, labels, seed=n)
+        for n, (name, labels) in enumerate(() if only_whole else COLUMNS.items(), start=1)
+    ]
+    more = None if findable is None else findable + 0.1
+    found = release(
+        [replace(each, verdict=untold(each.verdict, more)) for each in columns], drifted=False
+    )
+    return replace(found, verdict=untold(found.verdict, findable))
+
+
+def partly_blind() -> Release:
+    """Drift in two columns, and one of which nothing can be told."""
+    told, other = release(two_of_six()), blind().columns[2]
+    return replace(told, columns=(*told.columns[:2], other, *told.columns[3:]))
+
+
 SCENES: dict[str, Release] = {
     "two of six": release(two_of_six()),
     "forty": release(forty(), answers=(), verdict=None),
@@ -205,4 +230,6 @@ SCENES: dict[str, Release] = {
     "whole only": release(()),
     "long names": release(long_names(), population=LONG),
     "hostile": hostile(),
+    "cannot tell": blind(),
+    "of one column it cannot be told": partly_blind(),
 }

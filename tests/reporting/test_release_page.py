@@ -98,7 +98,7 @@ def test_the_report_of_two_drifted_columns() -> None:
         "The 400 clients of aircraft differ from the reference. Departure delay and carrier have "
         "drifted; origin, month, distance and engine have not."
     )
-    assert f"<h1>{headline}</h1>" in text
+    assert f'<h1 class="drift">{headline}</h1>' in text
     page = Page(text)
     for words in (
         "31 January 2030, 12:00 UTC",
@@ -147,7 +147,7 @@ def test_one_more_is_one() -> None:
 
 def test_no_drift_says_what_that_means() -> None:
     text = release_page(SCENES["no drift"], PLAN, {})
-    assert "<h1>No drift found among the 400 clients of aircraft.</h1>" in text
+    assert '<h1 class="calm">No drift found among the 400 clients of aircraft.</h1>' in text
     assert "A drift that is smaller than the thresholds may still be there." in text
     assert "What has drifted" not in text
 

@@ -83,7 +83,7 @@ def test_nothing_is_run_or_fetched(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_the_headline_is_the_first_thing_said(name: str) -> None:
-    said = re.findall(r"<h1>(.*?)</h1>", PAGES[name])
+    said = re.findall(r"<h1(?: class=\"\w+\")?>(.*?)</h1>", PAGES[name])
     assert len(said) == 1
     if name != "hostile":
         assert said == [headline(SCENES[name])]
@@ -194,7 +194,10 @@ def test_what_is_due_is_told() -> None:
 @pytest.mark.parametrize("every", ["day", "week", "month", "quarter"])
 def test_periods_have_the_name_of_their_length(every: str) -> None:
     text = series_page(replace(SCENES["drift"], every=every))
-    assert f"<h1>Drift since {every} 23 (14 June 2027), mostly departure delay.</h1>" in text
+    assert (
+        f'<h1 class="drift">Drift since {every} 23 (14 June 2027), mostly departure delay.</h1>'
+        in text
+    )
     assert f"Each {every} alone" in text
     if every != "week":
         body = text.replace("clients", "")

@@ -28,7 +28,7 @@ from fedprikl.monitoring.metrics import (
     samples_text,
     size_samples,
 )
-from fedprikl.protocol import Answer, IdentityCheck, Release, Round, StepCount
+from fedprikl.protocol import Answer, ColumnAnswer, IdentityCheck, Release, Round, StepCount
 from fedprikl.store import locked, replace_file
 
 MARK = "[fedprikl]"
@@ -149,6 +149,7 @@ RELEASE = f"{PREFIX}release_"  # as of a series, `fedprikl_series_`: the same wo
 _AS_OF_SERIES = (
     *("last_success_timestamp_seconds", "records", "clients"),
     *("value", "value_low", "value_high", "value_no_drift"),
+    *("can_tell", "findable"),
 )
 METRICS = {
     f"{PREFIX}rounds_total": ("counter", "Rounds by how they ended."),
@@ -232,22 +233,29 @@ def _of_release(release: Release) -> Iterator[Sample]:
     yield "records", {}, release.records
     yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
     verdict = release.verdict
-    yield from _part("", release.drifted, release.answers, verdict.statistics if verdict else ())
+    yield from _found("", release)
+    yield from _part("", release.answers, verdict.statistics if verdict else ())
     names = distinct_labels([column.name for column in release.columns])
     for name, column in zip(names, release.columns, strict=True):
-        yield from _part(name, column.drifted, column.answers, column.statistics)
+        yield from _found(name, column)
+        yield from _part(name, column.answers, column.statistics)
     if verdict is not None:
         yield "false_alarm", {}, verdict.false_alarm
 
 
+def _found(column: str, judged: Release | ColumnAnswer) -> Iterator[Sample]:
+    """Whether drift was found; that is left out where it cannot be told."""
+    if judged.drifted is not None:
+        yield "drift", {"column": column}, judged.drifted
+    if judged.outcome is not None:
+        yield "can_tell", {"column": column}, judged.outcome != "cannot tell"
+    if judged.findable is not None:
+        yield "findable", {"column": column}, judged.findable
+
+
 def _part(
-    column: str,
-    drifted: bool | None,
-    answers: Iterable[Answer],
-    statistics: Iterable[JudgedStatistic],
+    column: str, answers: Iterable[Answer], statistics: Iterable[JudgedStatistic]
 ) -> Iterator[Sample]:
-    if drifted is not None:
-        yield "drift", {"column": column}, drifted
     for statistic in statistics:
         own = {"column": column, "test": statistic.name}
         yield "statistic", own, statistic.value

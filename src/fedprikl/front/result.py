@@ -189,7 +189,7 @@ class Comparison:
 
     @property
     def outcome(self) -> VerdictOutcome | None:
-        """ "drift", "none found" or "cannot tell"; None where there is no verdict.
+        """What was found: "drift", "none found" or "cannot tell"; None without a verdict.
 
         It cannot be told where not even large drifts could have been found.
         """

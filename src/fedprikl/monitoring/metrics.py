@@ -6,7 +6,7 @@ from datetime import datetime
 
 from fedprikl.documents import clean
 from fedprikl.estimation import Answer
-from fedprikl.monitoring.alarms import JudgedView
+from fedprikl.monitoring.alarms import FindableInSeries, JudgedView
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
 
 Labels = Mapping[str, str]
@@ -32,7 +32,7 @@ METRICS = {
     "drift": "1 if something is above its threshold in the last release, else 0.",
     "can_tell": "1 if a drift of half the largest possible size would have been found, 0 if not: "
     "then no drift found means nothing.",
-    "findable": "Least total variation of a lasting drift that half of the time is found.",
+    "findable": "Least total variation of a drift that half of the time is found.",
     "alarms": "Alarms, by state.",
     "open_alarm_since_period": "Period in which the drift of the last open alarm began.",
     "false_alarm_per_year": "Largest rate of false alarms of the whole series.",
@@ -137,10 +137,7 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
             yield f"{name}_timestamp_seconds", {}, datetime.fromisoformat(at).timestamp()
     if status.judged:
         yield from _last(status.judged[-1])
-    if status.findable is not None:
-        yield "can_tell", {}, status.findable.can_tell
-        if status.findable.findable is not None:
-            yield "findable", {}, status.findable.findable
+    yield from _findable(status.findable)
     for window in status.windows:
         labels = {"column": window.name, "length": str(window.length)}
         yield from size_samples("window_value", labels, window.sizes)
@@ -157,6 +154,13 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
         yield "site_asked", {"site": site.name}, site.asked
         yield "site_answered", {"site": site.name}, site.answered
     yield "faults", {}, len(status.faults)
+
+
+def _findable(found: FindableInSeries | None) -> Iterator[Sample]:
+    if found is not None:
+        yield "can_tell", {}, found.can_tell
+        if found.findable is not None:
+            yield "findable", {}, found.findable
 
 
 def _last(point: PeriodPoint) -> Iterator[Sample]:

@@ -478,7 +478,7 @@ def _verdict(column: ColumnAnswer) -> str:
         return "not judged" if column.outcome is None else "not drifted"
     found_by = listed([clean(each.words) for each in column.statistics if each.exceeds])
     where = shifts(column)
-    return f"drifted{f': {where}' if where else ''} (found by {found_by})"
+    return f"drifted{f': {where}' if where else ''}; found by {found_by}"
 
 
 def shifts(column: ColumnAnswer) -> str:
