@@ -18,7 +18,7 @@ from fedprikl.checks import Floats
 from fedprikl.estimation.findable import HALVINGS, POWER, SMALLEST, UNSURE
 from fedprikl.monitoring.alarms import FindableInSeries
 from fedprikl.monitoring.monitored_views import MonitoredView
-from fedprikl.monitoring.null_series import NullCase, ViewNull, null_counts
+from fedprikl.monitoring.null_series import NullCase, ViewNull, null_counts, total_variation
 from fedprikl.reference import Spread
 from fedprikl.search import bisect
 
@@ -27,19 +27,25 @@ EFFORT = 2**18  # counts that are simulated, of one view
 
 
 def findable_in_series(
-    cases: Sequence[NullCase], nulls: Sequence[ViewNull], depths: tuple[float, float], counted: int
+    cases: Sequence[NullCase],
+    nulls: Sequence[ViewNull],
+    depths: tuple[float, float],
+    counted: int,
+    *,
+    variation: float = math.inf,
 ) -> FindableInSeries:
     """What the tests find, more often than not, once so many periods are counted.
 
-    Looked at are windows that end with the last one, each beside its test's threshold. A drift
+    Looked at are windows that end with the last one, each beside its test's threshold; where a
+    drift is tolerated, its total variation too, beside that of this depth (`variation`). A drift
     shifts the mean of the counts, which vary as they do without. Cost: 20 ms for 12 cells and a
     year of weeks, a quarter of a second for 500 cells.
     """
     least, untold = math.inf, []
     for case, null in zip(cases, nulls, strict=True):
         towards = extremes(case.view)
-        power = _power(case, null, depths, counted)
-        half = max(tv for tv, _ in towards) / 2
+        power = _power(case, null, depths, counted, variation)
+        half = (case.view.tolerance + max(tv for tv, _ in towards)) / 2
         if not any(power(e, min(half / tv, 1.0)) >= POWER - UNSURE for tv, e in towards):
             untold.append(case.view.name)
         for tv, extreme in towards:
@@ -81,7 +87,7 @@ def extremes(view: MonitoredView) -> list[tuple[float, Floats]]:
 
 
 def _power(
-    case: NullCase, null: ViewNull, depths: tuple[float, float], counted: int
+    case: NullCase, null: ViewNull, depths: tuple[float, float], counted: int, variation: float
 ) -> Callable[[Floats, float], float]:
     """How often a drift of share s towards E is found in windows that end with the last period."""
     longest = min(max(counted, 1), case.periods)
@@ -93,7 +99,7 @@ def _power(
     sums = {length: counts[:, -length:].sum(axis=1) for length in lengths}
     groupings = case.view.groupings
     laws = {length: [case.statistic(each, length) for each in groupings] for length in lengths}
-    shares = case.view.shares / case.view.shares.sum()
+    shares, tolerance = case.view.shares / case.view.shares.sum(), case.view.tolerance
 
     def power(extreme: Floats, share: float) -> float:
         found = np.zeros(series, dtype=bool)
@@ -101,7 +107,11 @@ def _power(
             moved = sums[length] + length * case.records * share * (extreme - shares)
             pairs = zip(laws[length], groupings, strict=True)
             values = np.array([law(grouping.sums(moved)) for law, grouping in pairs])
-            found |= null.depth(length, values) > depths[length > 1]
+            above = null.depth(length, values) > depths[length > 1]
+            if tolerance:
+                least = tolerance + null.least_variation(length, variation)
+                above &= total_variation(moved, case.view.shares, length * case.records) > least
+            found |= above
         return float(found.mean())
 
     return power

@@ -283,7 +283,13 @@ def _findable(
     watched, last = [each.view for each in segment.views], nominal[segment.periods[-1].number]
     cases, blocks = null_cases(watched, last, per_year=per_year, horizon=horizon)
     nulls, depths = _nulls(cases, rate / blocks)
-    return findable_in_series(cases, nulls, depths, len(segment.periods))
+    variation = _variation_depth(len(cases) * min(per_year, horizon), rate)
+    return findable_in_series(cases, nulls, depths, len(segment.periods), variation=variation)
+
+
+def _variation_depth(judged: int, rate: float) -> float:
+    """Of any total variation of so many views and periods, in a year: the union bound."""
+    return math.log(len(LENGTHS) * judged / rate)
 
 
 def _judge(
@@ -303,10 +309,9 @@ def _judge(
         nulls, depths = _nulls(cases, rate / blocks)
         limits = normal_deviate(np.array(depths)).tolist()
         places = [place for place, other in enumerate(keys) if other == key]
-        # Any of so many total variations, in a year: the union bound.
-        tests = len(LENGTHS) * len(cases) * min(per_year, horizon)
+        variation = _variation_depth(len(cases) * min(per_year, horizon), rate)
         tested = [
-            _deviates(each, null, places, math.log(tests / rate))
+            _deviates(each, null, places, variation)
             for each, null in zip(segment.views, nulls, strict=True)
         ]
         for row, place in enumerate(places):

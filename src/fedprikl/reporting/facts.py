@@ -231,6 +231,7 @@ UNTOLD = (
     "These records cannot show whether they look like it: they are too few for this much noise. "
     "Nothing follows for or against a drift."
 )
+NOISY = "The numbers that follow are mostly noise: look at their intervals."
 HELPS = "Fewer columns, more records or a larger epsilon would help: `fedprikl plan` says how much."
 UNRELATED = (
     "The false-alarm rate over columns holds if records of one client are unrelated: "
@@ -261,6 +262,7 @@ def release_words(release: Release, absent: Iterable[str] = ()) -> str:
     """
     parts = (
         release_headline(release),
+        HELPS if release.outcome == "cannot tell" else "",
         "\n".join(column_lines(release.columns)),
         verdict_in_numbers(release),
         counted_words(release, absent),
@@ -365,8 +367,10 @@ def verdict_in_numbers(release: Release) -> str:
 def drift_words(release: Release) -> str:
     """The verdict on the whole, in numbers; empty where only columns were asked."""
     verdict = release.verdict
-    if verdict is not None and verdict.outcome == "cannot tell":  # the headline says it of all
-        return f"All columns together: {_small(str(verdict))}." if release.columns else ""
+    if release.outcome == "cannot tell":  # the headline says it, of all verdicts
+        return NOISY
+    if verdict is not None and verdict.outcome == "cannot tell":
+        return f"All columns together: {_small(str(verdict))}."
     if verdict is not None:
         return f"{verdict}."
     if release.answers:
@@ -476,7 +480,8 @@ def _verdict(column: ColumnAnswer) -> str:
         return f"cannot tell ({least} could be found)"
     if not column.drifted:
         return "not judged" if column.outcome is None else "not drifted"
-    found_by = listed([clean(each.words) for each in column.statistics if each.exceeds])
+    clearest = sorted((s for s in column.statistics if s.exceeds), key=lambda s: -s.ratio)
+    found_by = listed([clean(each.words) for each in clearest], most=1)
     where = shifts(column)
     return f"drifted{f': {where}' if where else ''}; found by {found_by}"
 

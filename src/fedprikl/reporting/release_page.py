@@ -12,7 +12,7 @@ import numpy as np
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import ComparedEstimate, JudgedStatistic
-from fedprikl.estimation.verdict import WORDS
+from fedprikl.estimation.outcome import WORDS
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
@@ -186,7 +186,8 @@ def _sizes(release: Release, plan: Plan) -> Html:
         html.card(_size(each, release, plan), title=facts.divergence_title(each.divergence))
         for each in facts.plainest_first(release.answers)
     ]
-    intro = f"{what} {facts.SCALES}"
+    blind = release.verdict is not None and release.verdict.outcome == "cannot tell"
+    intro = f"{what} {facts.NOISY if blind else ''} {facts.SCALES}".replace("  ", " ")
     return html.section("How large the difference is", html.cards(boxes), intro=intro)
 
 
