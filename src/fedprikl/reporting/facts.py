@@ -228,11 +228,11 @@ SCALES = (
     "bar with the others. The whisker is its 95% interval."
 )
 UNTOLD = (
-    "These records cannot show whether they look like it: they are too few for this much noise. "
-    "Nothing follows for or against a drift."
+    "These records cannot show whether they look like the reference: they are too few for this "
+    "much noise. Nothing follows for or against a drift."
 )
 NOISY = "The numbers that follow are mostly noise: look at their intervals."
-HELPS = "Fewer columns, more records or a larger epsilon would help: `fedprikl plan` says how much."
+HELPS = "Fewer columns, more records or a larger epsilon would help; a new plan says how much."
 UNRELATED = (
     "The false-alarm rate over columns holds if records of one client are unrelated: "
     "without client ids, the intra-client correlation is not known."
@@ -352,9 +352,15 @@ def meaning(release: Release) -> str:
             f"{what} The difference is larger than chance and the added noise explain. Whether it "
             "matters is yours to judge: see how large it is."
         )
+    least = "A drift that is smaller than the thresholds may still be there."
+    if release.findable is not None:
+        least = (
+            "A smaller drift may still be there: with a total variation below "
+            f"{release.findable:.2g}, none is found half of the time."
+        )
     return (
         f"{what} These records look like it, as far as {release.records:,} records and the added "
-        "noise can tell. A drift that is smaller than the thresholds may still be there."
+        f"noise can tell. {least}"
     )
 
 

@@ -68,6 +68,7 @@ def series_page(status: SeriesStatus) -> str:
         f"Drift of {status.population}",
         _faults(status),
         html.fact_list(facts.series_facts(status)),
+        html.paragraphs(f"{facts.UNTOLD} {facts.HELPS}" if status.outcome == "cannot tell" else ""),
         html.tag("p", f"{due} ", COMMAND, " counts what is due.") if due else Html(),
         *(html.section(heading, *parts, name=name.lower()) for name, heading, parts in outline),
         html.section("Everything else", signs),
