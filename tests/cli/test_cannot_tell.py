@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.text import Text
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 runner = CliRunner()
 SAID = "Cannot tell: with so few records and this epsilon"
-TINY = {"epsilon": 0.01, "total_epsilon": 0.01}  # noise of hundreds on each count
+TINY: dict[str, Any] = {"epsilon": 0.01, "total_epsilon": 0.01}  # noise of hundreds on each count
 
 
 @pytest.fixture
