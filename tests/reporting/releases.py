@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
+from fedprikl.estimation.outcome import Tolerance
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Outcome, Release
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
@@ -213,6 +214,17 @@ def blind(findable: float | None = 0.62, *, only_whole: bool = False) -> Release
     return replace(found, verdict=untold(found.verdict, findable))
 
 
+def tolerant() -> Release:
+    """Two columns and the whole differ, by less than matters."""
+
+    def mild(verdict: Verdict | None) -> Verdict:
+        assert verdict is not None
+        return replace(verdict, tolerance=Tolerance(tolerated=0.12, value=0.1, threshold=0.14))
+
+    found = release([replace(each, verdict=mild(each.verdict)) for each in two_of_six()])
+    return replace(found, verdict=mild(found.verdict))
+
+
 def partly_blind() -> Release:
     """Drift in two columns, and one of which nothing can be told."""
     told, other = release(two_of_six()), blind().columns[2]
@@ -231,5 +243,6 @@ SCENES: dict[str, Release] = {
     "long names": release(long_names(), population=LONG),
     "hostile": hostile(),
     "cannot tell": blind(),
+    "tolerated": tolerant(),
     "of one column it cannot be told": partly_blind(),
 }

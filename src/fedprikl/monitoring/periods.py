@@ -256,6 +256,8 @@ def _empty(plan: Plan, signer: str, at: str) -> SeriesStatus:
         reference=plan.reference,
         signer=signer,
         false_alarm=plan.verdict.false_alarm,
+        tolerate=plan.verdict.tolerate,
+        tolerate_columns=plan.verdict.tolerate_columns,
         at=at,
         points=(),
     )

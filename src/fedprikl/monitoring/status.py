@@ -98,6 +98,8 @@ class SeriesStatus:
     windows: tuple[WindowFacts, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     findable: FindableInSeries | None = None  # None: not known
+    tolerate: float = 0.0  # total variation up to which a drift does not matter, in every view
+    tolerate_columns: tuple[tuple[str, float], ...] = ()  # the same of single columns, by name
     budget: BudgetFacts | None = None  # None: no ledger is kept
     sites: tuple[SiteHealth, ...] = ()
     privacy: str = ""  # the statement, in words
@@ -126,6 +128,10 @@ class SeriesStatus:
         if self.faults or not self.judged:
             return None
         return series_outcome(self.alarms, self.findable)
+
+    def tolerance(self, name: str) -> float:
+        """The total variation of a view that does not matter."""
+        return dict(self.tolerate_columns).get(name, self.tolerate)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -232,9 +238,11 @@ def _quiet(status: SeriesStatus) -> str:
         return f"{last} is above a threshold. No alarm is open."
     if status.outcome == "cannot tell":
         return cannot_tell(status.findable, counted(len(judged), status.every))
+    little = any(view.tolerated for point in judged[-quiet:] for view in point.views)
+    what = "No drift that matters" if little else "No drift"
     if quiet == len(judged):
-        return f"No drift in {counted(quiet, status.every)}."
-    return f"No drift in the last {counted(quiet, status.every)}."
+        return f"{what} in {counted(quiet, status.every)}."
+    return f"{what} in the last {counted(quiet, status.every)}."
 
 
 def cannot_tell(found: FindableInSeries | None, periods: str) -> str:

@@ -231,6 +231,7 @@ UNTOLD = (
     "These records cannot show whether they look like the reference: they are too few for this "
     "much noise. Nothing follows for or against a drift."
 )
+LITTLE = "by less than you said matters"
 NOISY = "The numbers that follow are mostly noise: look at their intervals."
 HELPS = "Fewer columns, more records or a larger epsilon would help; a new plan says how much."
 UNRELATED = (
@@ -283,9 +284,17 @@ def release_headline(release: Release) -> str:
         return f"{min(release.verdicts, key=_least)}."
     if release.outcome == "none found":
         untold = _untold(release.columns)
+        if any(map(is_tolerated, release.verdicts)):
+            differ = "differs" if count == 1 else "differ"
+            return f"{_capital(whom)} {differ} from the reference, {LITTLE}.{untold}"
         return f"No drift found among {whom}.{untold}"
     differ = f"{_capital(whom)} {'differs' if count == 1 else 'differ'} from the reference."
     return f"{differ} {_drifted(release.columns)}" if release.columns else differ
+
+
+def is_tolerated(verdict: Verdict | None) -> bool:
+    """Whether a population differs by no more than the plan tolerates."""
+    return verdict is not None and verdict.differs and not verdict.drifted
 
 
 def _least(verdict: Verdict) -> float:
@@ -351,6 +360,11 @@ def meaning(release: Release) -> str:
         return (
             f"{what} The difference is larger than chance and the added noise explain. Whether it "
             "matters is yours to judge: see how large it is."
+        )
+    if any(map(is_tolerated, release.verdicts)):
+        return (
+            f"{what} There is a difference that chance and the added noise do not explain, and it "
+            "is smaller than what the plan says matters."
         )
     least = "A drift that is smaller than the thresholds may still be there."
     if release.findable is not None:
@@ -484,6 +498,9 @@ def _verdict(column: ColumnAnswer) -> str:
     if column.outcome == "cannot tell":
         least = "no drift" if column.findable is None else f"only above tv {column.findable:.2g}"
         return f"cannot tell ({least} could be found)"
+    verdict = column.verdict
+    if is_tolerated(verdict) and verdict is not None and verdict.tolerance is not None:
+        return f"differs, {LITTLE} (tv {verdict.tolerance.tolerated:g})"
     if not column.drifted:
         return "not judged" if column.outcome is None else "not drifted"
     clearest = sorted((s for s in column.statistics if s.exceeds), key=lambda s: -s.ratio)
@@ -659,6 +676,9 @@ def period_verdict(point: PeriodPoint, order: Sequence[JudgedView]) -> str:
     """What is above its threshold in a period; `order` are its columns, most urgent first."""
     if point.exceeds is None:
         return "not judged."
+    little = [clean(view.name) or "the whole" for view in point.views if view.tolerated]
+    if not point.exceeds and little:
+        return f"{listed(little)} {'differs' if len(little) == 1 else 'differ'}, {LITTLE}."
     if not point.exceeds:
         return "nothing is above its threshold."
     names = [clean(column.name) for column in order if column.exceeds] or ["the whole"]

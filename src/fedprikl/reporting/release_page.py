@@ -11,7 +11,7 @@ import numpy as np
 
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import FedPriKLError
-from fedprikl.estimation import ComparedEstimate, JudgedStatistic
+from fedprikl.estimation import ComparedEstimate, JudgedStatistic, Verdict
 from fedprikl.estimation.outcome import WORDS
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
@@ -45,6 +45,7 @@ HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common ca
 BOX = "border-left: 5px solid {}; padding: 0 1.1rem; max-width: 60rem"
 BORDERS = {"drift": "#cc6f1f", "none found": "#2e8b57", "cannot tell": "#8a5fb0", None: "#87909c"}
 TONES = {"drift": "drift", "none found": "calm", "cannot tell": "untold", None: ""}
+TOLERATED = "what does not matter, as the plan says"
 KINDS: dict[str | None, Kind] = {"drift": "drifted", "cannot tell": "untold"}
 SAYS = {"drift": " drifted", "cannot tell": " cannot tell", None: " not judged"}
 LARGE = "font-size: 1.3em; font-weight: 600"
@@ -155,6 +156,7 @@ def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
     names |= {"untold": "cannot tell"} if "cannot tell" in said else {}
     names |= {"now": "not drifted"} if said - KINDS.keys() else {}
     names |= {"whisker": "95% interval"}
+    names |= {"mark": TOLERATED} if any(_tolerated(column.verdict) for column in columns) else {}
     more = columns[RANKED:]
     return html.section(
         "All columns",
@@ -164,16 +166,22 @@ def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
     )
 
 
+def _tolerated(verdict: Verdict | None) -> float | None:
+    """The total variation that does not matter, where the plan says one."""
+    return None if verdict is None or verdict.tolerance is None else verdict.tolerance.tolerated
+
+
 def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
     """How far each column is from the reference in total variation."""
     rows = []
     for column, (name, value, *_) in zip(columns, facts.column_rows(columns), strict=True):
-        size = column.answer("tv")
+        size, little = column.answer("tv"), facts.is_tolerated(column.verdict)
         bar = Bar(
             value=0.0 if size is None else size.value,
-            says=value + SAYS.get(column.outcome, ""),
+            says=value + (" tolerated" if little else SAYS.get(column.outcome, "")),
             kind=KINDS.get(column.outcome, "now"),
             interval=None if size is None else size.interval,
+            mark=_tolerated(column.verdict),
         )
         rows.append((name, [bar]))
     return bar_chart(rows, title="How far each column is from the reference")
@@ -197,7 +205,8 @@ def _size(answer: Answer, release: Release, plan: Plan) -> Html:
     exceeds = verdict is not None and answer.divergence in verdict.exceeding
     untold = verdict is not None and verdict.outcome == "cannot tell"
     kind: Kind = "drifted" if exceeds else "untold" if untold else "now"
-    return size_chart(answer, release.records, tested, mark, kind)
+    little = _tolerated(verdict) if answer.divergence == "tv" else None
+    return size_chart(answer, release.records, tested, mark, kind, little)
 
 
 def size_chart(
@@ -206,6 +215,7 @@ def size_chart(
     statistic: JudgedStatistic | None = None,
     mark: float | None = None,
     kind: Kind = "now",
+    tolerated: float | None = None,
 ) -> Html:
     """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
     threshold = None if statistic is None else statistic.threshold
@@ -214,11 +224,12 @@ def size_chart(
         says=facts.in_unit(answer.value, answer),
         kind=kind,
         interval=answer.interval,
-        mark=threshold,
+        mark=threshold if tolerated is None else tolerated,
     )
     numbers = {
         "threshold: above it, drift is found": threshold,
         "your own threshold, from the plan": mark,
+        TOLERATED: tolerated,
         f"expected without drift, {records:,} records": answer.no_drift,
     }
     rows = [("found in this population", [found])]

@@ -24,6 +24,7 @@ from fedprikl.reporting import charts, facts, html
 from fedprikl.reporting.charts import Frame
 from fedprikl.reporting.html import Html
 from fedprikl.reporting.release_page import (
+    TOLERATED,
     TONES,
     column_cards,
     details,
@@ -254,7 +255,8 @@ def _sizes(status: SeriesStatus) -> Iterator[Html]:
     order = sorted(last.columns, key=lambda c: -(facts.relative(last, c) or 0.0))[:COLUMNS]
     shown = [("", size.divergence) for size in facts.plainest_first(last.sizes)]
     boxes = [
-        _size_card(frame, *each) for each in shown or [(column.name, "tv") for column in order]
+        _size_card(status, frame, *each)
+        for each in shown or [(column.name, "tv") for column in order]
     ]
     if not any(boxes):
         return
@@ -263,11 +265,14 @@ def _sizes(status: SeriesStatus) -> Iterator[Html]:
         "and noise keep the value above 0 without any drift: see the dotted line. Total variation "
         "is the share of all records that would have to change to look like the reference."
     )
-    yield html.key({"now": "value", "band": "95% interval", "below": "expected without drift"})
+    names = {"now": "value", "band": "95% interval", "below": "expected without drift"}
+    if status.tolerate or status.tolerate_columns:
+        names["limit"] = TOLERATED
+    yield html.key(names)
     yield html.cards(boxes)
 
 
-def _size_card(frame: Frame, name: str, divergence: str) -> Html:
+def _size_card(status: SeriesStatus, frame: Frame, name: str, divergence: str) -> Html:
     """How far one view is from the reference, over time; an empty name is the whole."""
     sizes = [
         next((view.sizes for view in point.views if view.name == name), ())
@@ -278,6 +283,7 @@ def _size_card(frame: Frame, name: str, divergence: str) -> Html:
         return Html()
     words = ["no value" if size is None else facts.size_words(size) for size in found]
     title = f"{name}: {facts.divergence_title(divergence)}".removeprefix(": ")
+    little = divergence == "tv" and status.tolerance(name) > 0
     chart = charts.timeline_chart(
         frame,
         [None if size is None else size.value for size in found],
@@ -285,6 +291,7 @@ def _size_card(frame: Frame, name: str, divergence: str) -> Html:
         title=f"{title} over time",
         band=[None if size is None else size.interval for size in found],
         below=[None if size is None else size.no_drift for size in found],
+        threshold=[status.tolerance(name)] * len(found) if little else (),
         pointed=len(frame) <= TIPS,
     )
     last = next(said for said, size in zip(words[::-1], found[::-1], strict=True) if size)
@@ -342,7 +349,7 @@ def _report_row(every: str, point: PeriodPoint) -> tuple[str, ...]:
     sizes = [f"{s.divergence} {facts.size_words(s)}" for s in facts.plainest_first(point.sizes)]
     return (
         html.tag("a", name, href=charts.file_of(point.number)),
-        html.marked(VERDICTS[point.exceeds], point.exceeds),
+        html.marked(_said(point), point.exceeds),
         begins,
         facts.beside(alone and alone[0], point.threshold),
         facts.beside(together and together[0], point.cumulative_threshold),
@@ -350,6 +357,13 @@ def _report_row(every: str, point: PeriodPoint) -> tuple[str, ...]:
         f"{point.records:,}",
         f"{point.clients:,}",
     )
+
+
+def _said(point: PeriodPoint) -> str:
+    """Whether anything is above its threshold, and by more than is tolerated."""
+    if not point.exceeds and any(view.tolerated for view in point.views):
+        return "tolerated"
+    return VERDICTS[point.exceeds]
 
 
 def _privacy(status: SeriesStatus) -> Iterator[Html]:
@@ -462,7 +476,10 @@ def _statistics(point: PeriodPoint, order: Sequence[JudgedView], every: str) -> 
                 facts.beside(view.cumulative, point.cumulative_threshold),
                 counted(view.window, every) if view.window else facts.UNKNOWN,
                 f"tv {facts.size_words(tv)}" if tv else facts.UNKNOWN,
-                html.marked("above" if view.exceeds else "below", view.exceeds),
+                html.marked(
+                    "above" if view.exceeds else "tolerated" if view.tolerated else "below",
+                    view.exceeds,
+                ),
             )
         )
     intro = (
