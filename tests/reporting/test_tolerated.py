@@ -36,7 +36,9 @@ def test_a_series_says_both() -> None:
     status = SERIES["tolerated"]
     assert status.outcome == "none found"
     assert headline(status) == "No drift that matters in 12 weeks."
-    assert ">tolerated<" in series_page(status)
+    text = series_page(status)
+    assert text.count(">tolerated<") == 2 + 2 * 6  # columns; weeks, in two tables
+    assert "if the difference is also larger than what the plan tolerates" in text
     last = period_page(status, status.released[-1], SCENES["no drift"], PLAN)
     assert LITTLE in last
     assert ">tolerated<" in last

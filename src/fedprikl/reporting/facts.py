@@ -721,6 +721,17 @@ def series_facts(status: SeriesStatus) -> dict[str, str]:
     }
 
 
+def findable_words(status: SeriesStatus) -> str:
+    """How small a drift shows; empty where that is not known, or the headline says it."""
+    found = None if status.findable is None else status.findable.findable
+    if found is None or status.outcome == "cannot tell":
+        return ""
+    return (
+        f"A drift that lasts is found half of the time by now if its total variation is {found:.2g}"
+        ", where it shows best."
+    )
+
+
 def untold_words(status: SeriesStatus) -> str:
     """Of which columns nothing can be told, where something can be of others."""
     untold = [] if status.findable is None else [clean(n) for n in status.findable.untold if n]
@@ -758,8 +769,8 @@ def series_lines(status: SeriesStatus) -> Iterator[str]:
     """How a series stands, as a terminal shows it, after its headline."""
     if status.outcome == "cannot tell":
         yield HELPS
-    elif status.outcome == "none found" and (untold := untold_words(status)):
-        yield untold
+    elif status.outcome == "none found":
+        yield from filter(None, (findable_words(status), untold_words(status)))
     for alarm in status.alarms:
         words = f"{alarm_words(alarm, status)} {alarm_raised(alarm, status.every)}"
         yield f"Alarm {alarm.number} ({alarm.state}): {words}"

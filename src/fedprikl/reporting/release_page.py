@@ -202,9 +202,7 @@ def _sizes(release: Release, plan: Plan) -> Html:
 def _size(answer: Answer, release: Release, plan: Plan) -> Html:
     mark = plan.verdict.threshold if answer is release.answers[0] else None  # a plan has one
     verdict, tested = release.verdict, facts.statistic_of(answer, release)
-    exceeds = verdict is not None and answer.divergence in verdict.exceeding
-    untold = verdict is not None and verdict.outcome == "cannot tell"
-    kind: Kind = "drifted" if exceeds else "untold" if untold else "now"
+    kind = KINDS.get(None if verdict is None else verdict.outcome, "now")
     little = _tolerated(verdict) if answer.divergence == "tv" else None
     return size_chart(answer, release.records, tested, mark, kind, little)
 
@@ -227,7 +225,7 @@ def size_chart(
         mark=threshold if tolerated is None else tolerated,
     )
     numbers = {
-        "threshold: above it, drift is found": threshold,
+        "threshold: chance alone rarely exceeds it": threshold,
         "your own threshold, from the plan": mark,
         TOLERATED: tolerated,
         f"expected without drift, {records:,} records": answer.no_drift,

@@ -41,6 +41,7 @@ SITES = 8  # likewise
 SITE_HEAD = ("site", "answered", "share", "last answered")
 STATISTIC_HEAD = ("column", "alone", "together", "window", "size", "verdict")
 VERDICTS = {True: "above", False: "below", None: "not judged"}
+TOO = ", if the difference is also larger than what the plan tolerates"
 COMMAND = html.tag("code", "fedprikl monitor run")
 
 
@@ -122,9 +123,11 @@ def _drift(status: SeriesStatus) -> Iterator[Html]:
     what = "the whole or of a column" if status.columns else "the whole"
     yield html.note(
         f"How far {status.population} is from the reference, in standard deviations from no "
-        f"drift: the largest statistic of {what}. An alarm is raised above the dashed line. It "
+        f"drift: the largest statistic of {what}. An alarm is raised above the dashed line"
+        f"{TOO if status.tolerate or status.tolerate_columns else ''}. It "
         f"lies so high that the whole series raises a false alarm in at most "
-        f"{100 * status.false_alarm:.3g}% of all years. {facts.ordinary_words(status)}"
+        f"{100 * status.false_alarm:.3g}% of all years. {facts.ordinary_words(status)} "
+        f"{facts.findable_words(status)}".rstrip()
     )
     names = {"now": "largest statistic", "limit": "threshold"}
     if any(point.exceeds for point in frame.points):
@@ -203,11 +206,10 @@ def _columns(status: SeriesStatus) -> Iterator[Html]:
     judged = {name: _judged(frame, name) for name in status.columns}
     order = sorted(judged, key=lambda name: [c[:2] for c in judged[name][-1:]], reverse=True)
     rows = {name: frame.cells(judged[name]) for name in order}
-    untold = () if status.findable is None else status.findable.untold
-    says = {
-        name: facts.above_words(judged[name], every) or ("cannot tell" if name in untold else "")
-        for name in order
-    }
+    little = dict.fromkeys((c.name for c in status.judged[-1].columns if c.tolerated), "tolerated")
+    untold = dict.fromkeys(status.findable.untold if status.findable else (), "cannot tell")
+    other = untold | little
+    says = {name: facts.above_words(judged[name], every) or other.get(name, "") for name in order}
     periods = max(map(len, frame.groups))
     each = f"Each cell is a {every}"
     if periods > 1:
