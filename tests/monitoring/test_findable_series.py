@@ -125,3 +125,30 @@ def test_a_view_in_which_nothing_is_found_is_named() -> None:
     assert found is not None
     assert found.can_tell
     assert found.untold == ("city",)
+
+
+@pytest.mark.validation
+def test_cannot_tell_is_not_said_where_half_of_the_largest_drift_is_found() -> None:
+    """40 series of each of 60 designs: of a true 0.5, 0.75 and more shows once in 1,000."""
+    rng, blind = np.random.default_rng(801), 0
+    for _ in range(60):
+        cells, number = int(rng.integers(2, 20)), int(rng.integers(1, 13))
+        records, sd = int(2 ** rng.uniform(5, 11)), float(2 ** rng.uniform(1, 8.5))
+        pi = np.maximum(rng.dirichlet(np.ones(cells)), 1e-3)
+        view = MonitoredView.of(Reference.from_probabilities(pi / pi.sum()))
+        how = {"records": records, "number": number}
+        found = judged(weeks(view.shares, sd=sd, **how), view)
+        if found.findable is None or found.findable.can_tell:
+            continue
+        blind += 1
+        towards = extremes(view)
+        half = max(tv for tv, _ in towards) / 2
+        for tv, extreme in towards:
+            share = min(half / tv, 1.0)
+            shares = (1 - share) * view.shares + share * extreme
+            alarms = [
+                bool(judged(weeks(shares, sd=sd, seed=900 + n, **how), view).alarms)
+                for n in range(40)
+            ]
+            assert np.mean(alarms) < 0.75
+    assert blind > 10
