@@ -41,6 +41,7 @@ ADDED: dict[type, Schema] = {
     Verdict: {
         "verdict": {"enum": ["drift", "none found", "cannot tell"]},
         "drifted": {"anyOf": [FLAG, {"type": "null"}]},
+        "differs": FLAG,
         "exceeding": {"type": "array", "items": TEXT, "description": "statistics above thresholds"},
         "statement": STATEMENT,
     },
