@@ -21,6 +21,7 @@ JUDGED = (
     ("rare", 0.05),
     ("heavy", 0.05),
     ("gone", math.inf),  # as large as it is
+    ("unseen", 0.01),  # of the records
 )
 # Of a smooth drift, up to so many cells: the fewer, the more it matters which ones it raises.
 EXAMPLES = ((16, 16), (512, 8))
@@ -58,7 +59,7 @@ def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
 
     >>> cases = drift_cases(np.array([0.4, 0.3, 0.2, 0.1]), Score())
     >>> [(case.kind, round(case.size, 2)) for case in cases][-3:]
-    [('rare', 0.05), ('heavy', 0.05), ('gone', 1.54)]
+    [('heavy', 0.05), ('gone', 1.54), ('unseen', 0.01)]
     """
     found = (drift_case(pi, kind, nats, Score()) for kind, nats in JUDGED)
     return tuple(
