@@ -95,6 +95,8 @@ def drifted(pi: Floats, kind: str, nats: float, order: Ints | None = None) -> Fl
     if nats == 0:
         return pi
     path, end = _path(pi, kind, order)
+    if size(pi, path(end)) <= nats:  # but for rounding, the largest one
+        return path(end)
     return path(optimize.brentq(lambda at: size(pi, path(at)) - nats, 0.0, end, xtol=1e-12))
 
 

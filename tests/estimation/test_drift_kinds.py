@@ -29,7 +29,7 @@ def test_the_size_is_exact(kind: str, size: float, cells: int) -> None:
     pi = lognormal(cells)
     ratios = drifted_ratios(pi, kind, size, SCORE)
     if ratios is None:
-        assert kind in ("rare", "heavy", "faded")
+        assert kind in ("rare", "heavy", "faded", "fading")
         return
     assert ratios.min() >= 0
     assert pi @ ratios == pytest.approx(1, abs=1e-12)
@@ -52,7 +52,7 @@ def test_examples_of_a_smooth_drift_raise_and_lower_every_cell_evenly() -> None:
 
 def test_each_kind_hits_its_cells() -> None:
     pi = np.sort(lognormal(30))
-    found = {kind: drifted_ratios(pi, kind, 0.1, SCORE) for kind in KINDS}
+    found = {kind: drifted_ratios(pi, kind, 0.1, SCORE) for kind in KINDS if kind != "fading"}
     assert all(ratios is not None for ratios in found.values())
     ratios = {kind: ratios for kind, ratios in found.items() if ratios is not None}
     assert np.array_equal(ratios["rare"] < 1, np.arange(30) < 15)

@@ -127,7 +127,7 @@ def test_a_plan_carries_the_roster_under_its_signature() -> None:
         with pytest.raises(InvalidInputError, match="roster of a plan"):
             WORLD.plan(roster=bad)
     older = plan.to_dict() | {"version": 2}
-    with pytest.raises(InvalidInputError, match="has version 2; this software reads version 11"):
+    with pytest.raises(InvalidInputError, match="has version 2; this software reads version 12"):
         Plan.from_dict(older)
 
 

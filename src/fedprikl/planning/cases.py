@@ -8,7 +8,12 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
-from fedprikl.estimation.drift_model import drifted_ratios, ratio_divergence, smooth_examples
+from fedprikl.estimation.drift_model import (
+    drifted_ratios,
+    ratio_divergence,
+    skew_of,
+    smooth_examples,
+)
 from fedprikl.reference import View
 
 # Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
@@ -121,4 +126,7 @@ def _gone(pi: Floats, score: Score) -> DriftCase | None:
 
 
 def _size(pi: Floats, ratios: Floats, score: Score) -> float:
+    if np.ptp(ratios) == 0:  # nothing but unseen values: what all cells lose alike
+        skew = skew_of(score)
+        return float(score.divergence.f(skew + (1 - skew) * ratios.ravel()[:1])[0])
     return float(ratio_divergence(pi, ratios, score).mean())
