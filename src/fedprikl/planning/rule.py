@@ -33,8 +33,6 @@ class Rule:
     columns: float = 0.5  # of the budget, where the whole is asked beside columns
     tv_beside_counts: tuple[float, ...] = (0.0, 0.06, 0.12, 0.25)  # noisy counts, and tv
     tv_beside_number: tuple[float, ...] = (0.1, 0.3)  # the size as a number, tv as another
-    number_beside_counts: tuple[float, ...] = (0.3, 0.5)  # the size as a number, and noisy counts
-    tv_beside_both: float = 0.1
     others_beside_number: float = 0.3  # all further questions, as numbers
     tv_of_columns: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5)  # of the columns' part
     limits: tuple[float, ...] = (math.inf, 0.65, 0.5)  # of adaptive noise: of the largest step
@@ -93,9 +91,9 @@ class Choice:
         return self.near[least_regret([self._wanted_small(each) for each in self.near])]
 
     def _wanted_small(self, candidate: SimulatedRound) -> dict[str, float]:
-        """The smallest drifts, and the error of the size."""
-        size = self._answer(candidate.plan.question, candidate)
-        return candidate.rough_drifts | {"error": size.typical}
+        """The smallest drifts, and the error of the size where no textbook limits it."""
+        size = {} if self.complete else {"error": candidate.typical}
+        return candidate.rough_drifts | size
 
     @cached_property
     def near(self) -> tuple[SimulatedRound, ...]:
@@ -121,8 +119,7 @@ class Choice:
         if not self.complete:
             return tuple(numbers)
         counts = [self._counts(tv) for tv in rule.tv_beside_counts if "tv" in names or tv == 0]
-        both = [self._both(best, share) for share in rule.number_beside_counts]
-        return (*counts, *(both if names != ["tv"] else ()), *numbers)
+        return (*counts, *numbers)
 
     @cached_property
     def _options(self) -> tuple[Question, ...]:
@@ -158,23 +155,6 @@ class Choice:
                 if each in read
                 else replace(each, release="value", share=tv)
                 for each in self.asked
-            )
-        )
-
-    def _both(self, size: Question, share: float) -> SimulatedRound:
-        """The size as a number, tv as another, and noisy counts for all other questions."""
-        tv = self.rule.tv_beside_both
-        read = [each for each in self.asked[1:] if each.divergence != "tv"]
-        left = 1 - share - (tv if len(read) < len(self.asked) - 1 else 0.0)
-        return self._round(
-            (
-                replace(size, share=share),
-                *(
-                    replace(each, release="counts", maximum_step=None, share=left / len(read))
-                    if each in read
-                    else replace(each, release="value", share=tv)
-                    for each in self.asked[1:]
-                ),
             )
         )
 
@@ -216,11 +196,8 @@ class Choice:
             self._readings[key] = replace(alone, plan=plan, textbook=textbook)
         return self._readings[key]
 
-    def _answer(self, question: Question, candidate: SimulatedRound) -> SimulatedRound:
-        """An answer of a candidate: by itself, or read off its noisy counts.
-
-        Both are combined by their errors without drift, so that the better one there decides.
-        """
+    def _readings_of(self, question: Question, candidate: SimulatedRound) -> list[SimulatedRound]:
+        """An answer of a candidate by itself, and read off its noisy counts."""
         counted = [each.share for each in candidate.plan.questions if each.release == "counts"]
         found = []
         if question.release != "counts":
@@ -228,7 +205,7 @@ class Choice:
         if counted:
             read = replace(question, release="counts", maximum_step=None)
             found.append(self._reading(read, round(math.fsum(counted), 9)))
-        return least(found, lambda each: each.error(0))
+        return found
 
     def _is_near(self, candidate: SimulatedRound) -> bool:
         """Whether no answer, at any drift, has much more error than a textbook's noisy counts.
@@ -243,8 +220,8 @@ class Choice:
         for question in candidate.plan.questions:
             read = replace(question, release="counts", maximum_step=None)
             textbook = self._reading(read, 1.0, textbook=True)
-            answer = self._answer(question, candidate)
+            readings = self._readings_of(question, candidate)
             for case in range(len(textbook.cases)):
-                if answer.error(case) > allowed * textbook.error(case):
+                if min(each.error(case) for each in readings) > allowed * textbook.error(case):
                     return False
         return True
