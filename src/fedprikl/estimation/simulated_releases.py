@@ -28,7 +28,7 @@ from fedprikl.estimation.no_drift import group_sizes, multinomial
 from fedprikl.estimation.noisy_counts import WHOLE, CountNoise, CountsDesign
 from fedprikl.estimation.scoring import BatchCounts, Terms, cached_by_value
 from fedprikl.libraries import scipy
-from fedprikl.privacy import Mechanism
+from fedprikl.privacy import LookedMechanism, Mechanism
 from fedprikl.reference import QueryPoints
 from fedprikl.search import bisect_each
 
@@ -121,9 +121,46 @@ class CountsNoise:
         return found.reshape(-1, draws)
 
 
+@dataclass(frozen=True, slots=True)
+class LookedNoise:
+    """The divergence after a look: with adaptive noise, or above the switch with additive noise."""
+
+    look: AdaptiveNoise
+    small: AdaptiveNoise
+    large: ValueNoise
+    switch: float
+    effort: ClassVar[tuple[int, int]] = AdaptiveNoise.effort
+
+    @classmethod
+    def of(cls, law: LookedMechanism, sensitivity: float, contribution: int) -> "LookedNoise":
+        """That of a release about a number of this sensitivity."""
+        return cls(
+            AdaptiveNoise(law.look.epsilon, contribution),
+            AdaptiveNoise(law.small.epsilon, contribution),
+            ValueNoise(law.large.for_sensitivity(sensitivity)),
+            law.switch,
+        )
+
+    def values(
+        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """Evenly spaced quantiles of each population's mixture of the two."""
+        looks, small, large = (
+            option.values(drawn, score, rng, draws)
+            for option in (self.look, self.small, self.large)
+        )
+        above = (looks > self.switch).mean(axis=1, keepdims=True)
+        both = np.hstack([small, large])
+        weights = np.hstack([0 * small + 1 - above, 0 * large + above]) / draws
+        order = np.argsort(both, axis=1)
+        both, weights = (np.take_along_axis(each, order, axis=1) for each in (both, weights))
+        below = np.cumsum(weights, axis=1) - weights / 2
+        return np.stack([np.interp(_levels(draws), *row) for row in zip(below, both, strict=True)])
+
+
 # How one number is released. `values` are what is released, (populations, draws); `effort` are the
 # populations, and releases of each, that tell the mean error.
-ReleaseOption = ValueNoise | AdaptiveNoise | CountsNoise
+ReleaseOption = ValueNoise | AdaptiveNoise | LookedNoise | CountsNoise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

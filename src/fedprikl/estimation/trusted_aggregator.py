@@ -27,6 +27,7 @@ from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
     InverseSensitivityMechanism,
+    LookedMechanism,
     Mechanism,
     NoiseSource,
     Numbers,
@@ -155,6 +156,35 @@ def adaptive_estimate(
             released="one number",
             trust=TRUST,
             insecure=insecure,
+        ),
+    )
+
+
+def looked_estimate(
+    asked: AskedNumber, look: float, value: float, mechanism: LookedMechanism, *, insecure: bool
+) -> Estimate:
+    """The estimate that a value after a look is: that of the noise which the look has chosen.
+
+    Given the look, the value has exactly that noise, whatever the population: so the interval
+    covers as often as without a look, and a guaranteed one is guaranteed. A verdict compares the
+    value with a threshold for that noise. Without drift the look tells next to nothing about the
+    population, so its rate is kept too.
+    """
+    rest = mechanism.rest(look)
+    if isinstance(rest, InverseSensitivityMechanism):
+        found = adaptive_estimate(asked, value, rest.epsilon, insecure=insecure)
+    else:
+        found = scored_estimate(asked, value, rest, insecure=insecure)
+    return replace(
+        found,
+        method="trusted aggregator, noise chosen by a look",
+        mechanism=f"{found.privacy.mechanism}, after a look of {look:.4g}",
+        privacy=replace(
+            found.privacy,
+            epsilon=mechanism.epsilon,
+            claimed_epsilon=mechanism.epsilon,
+            mechanism=str(mechanism),
+            released="one number and a look at it",
         ),
     )
 

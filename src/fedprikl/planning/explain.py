@@ -143,6 +143,7 @@ def design_reasons(
     why_limit = {
         "counts": "noisy counts need none",
         "adaptive": BEST_LIMIT,
+        "looked": BEST_LIMIT,
         "value": otherwise(
             "with clipping" if limit == "none" else "without clipping",
             lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),

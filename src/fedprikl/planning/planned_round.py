@@ -21,6 +21,7 @@ DRIFTED = 0.05  # nats: a drift of a column
 RELEASES = {
     "value": "one number with noise",
     "adaptive": "one number with adaptive noise",
+    "looked": "one number, with noise that a look at it chooses",
     "counts": "read off noisy counts",
 }
 

@@ -17,6 +17,7 @@ from functools import cached_property
 
 from fedprikl.planning.design import Design, six_digits
 from fedprikl.planning.known import Known
+from fedprikl.planning.looking import looked_question
 from fedprikl.planning.simulated_round import SimulatedRound, least, typical_error
 from fedprikl.privacy import Calibrated
 from fedprikl.protocol.plan import Plan
@@ -36,6 +37,7 @@ class Rule:
     others_beside_number: float = 0.3  # all further questions, as numbers
     tv_of_columns: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5)  # of the columns' part
     limits: tuple[float, ...] = (math.inf, 0.65, 0.5)  # of adaptive noise: of the largest step
+    look: float = 0.08  # of the budget of the size: it tells small drifts from large ones
     alone: float = 1.05  # times a textbook's error, if the size has the whole budget
     shared: float = 1.45  # the same, of every answer, if questions share the budget
     close: float = 1.05  # times the least regret: simulated, so as good
@@ -110,7 +112,7 @@ class Choice:
         """Every candidate."""
         rule, names = self.rule, [each.divergence for each in self.asked[1:]]
         if not names:
-            numbers = [self._round((replace(each, share=1.0),)) for each in self._options]
+            numbers = [self._reading(each, 1.0) for each in (*self._options, *self._looked)]
             return (*numbers, self._counts(0.0)) if self.complete else tuple(numbers)
         others = rule.others_beside_number if names != ["tv"] else 0.0
         shares = {(tv if "tv" in names else 0.0, others) for tv in rule.tv_beside_number}
@@ -133,6 +135,16 @@ class Choice:
             step = None if part == math.inf else six_digits(part * largest)
             found.append(replace(size, release="adaptive", maximum_step=step))
         return additive, least(found, self._large_error)
+
+    @property
+    def _looked(self) -> tuple[Question, ...]:
+        """The same after a look that chooses the noise, where either noise may be the smaller."""
+        adaptive = self._options[-1]
+        if adaptive.release != "adaptive":
+            return ()
+        both = (self._reading(replace(adaptive, release=r), 1.0) for r in ("adaptive", "value"))
+        question = looked_question(*both, share=self.rule.look)
+        return () if question is None else (question,)
 
     def _large_error(self, question: Question) -> float:
         """Of a number with a maximum step, where that matters: at large drifts.

@@ -26,6 +26,7 @@ from fedprikl.estimation.simulated_releases import (
     RESAMPLES,
     AdaptiveNoise,
     CountsNoise,
+    LookedNoise,
     ReleaseOption,
     ValueNoise,
     simulated_errors,
@@ -52,7 +53,7 @@ from fedprikl.planning.power import (
     drifted_counts,
     least_found,
 )
-from fedprikl.privacy import Calibrated, InsecureSeededNoise
+from fedprikl.privacy import Calibrated, InsecureSeededNoise, LookedMechanism
 from fedprikl.protocol.answering import estimate_sums, expected_noise, law_outside
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
@@ -64,9 +65,11 @@ TIE = 1e-9  # relative: processors round differently, and errors that differ by 
 
 DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
-EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
+# Populations, and releases of each.
+EFFORT = {"value": (8, 100), "adaptive": (4, 100), "looked": (4, 100)}
 COUNTS = 2000  # in an eighth of the releases: few cells need many releases
-NAMES = {"adaptive": "adaptive noise", "counts": "noisy counts"}  # of release options
+# Of release options.
+NAMES = {"adaptive": "adaptive noise", "looked": "noise after a look", "counts": "noisy counts"}
 LENIENT = 0.1, 400  # a false-alarm rate at which hopeless views are told from others; populations
 KEPT = 2**22  # counts of populations without drift that are kept
 LEAST_RATE = 1e-3  # of false alarms in one column or period: rarer ones take long to simulate
@@ -214,6 +217,9 @@ class SimulatedRound:
         if isinstance(trust, NoisyHistogram) or not self.is_whole:
             return CountsNoise(self.count_noise, resamples=self._resamples)
         noise = trust.noise_of(self.plan.question)
+        if isinstance(noise.law, LookedMechanism):
+            sensitivity = self.sensitivity(self.score)
+            return LookedNoise.of(noise.law, sensitivity, self.plan.contribution_bound)
         if not isinstance(noise.law, Calibrated):
             return AdaptiveNoise(noise.law.epsilon, self.plan.contribution_bound)
         if noise.is_counts:

@@ -36,6 +36,7 @@ from fedprikl.privacy.laws import (
     register_law,
 )
 from fedprikl.privacy.ledger import Ledger
+from fedprikl.privacy.looked import LookedMechanism
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
@@ -71,6 +72,7 @@ __all__ = [
     "LaplaceMechanism",
     "Ledger",
     "LedgerRound",
+    "LookedMechanism",
     "Mechanism",
     "NoiseLaw",
     "NoiseSource",

@@ -19,7 +19,7 @@ from fedprikl.protocol.plan import (
     VerdictRules,
     WholeClient,
 )
-from fedprikl.protocol.question import AskedView, Question
+from fedprikl.protocol.question import AskedView, Look, Question
 from fedprikl.protocol.round import (
     IdentityCheck,
     Invitation,
@@ -50,6 +50,7 @@ __all__ = [
     "IdentityCheck",
     "InMemoryTransport",
     "Invitation",
+    "Look",
     "NoisedRound",
     "Once",
     "OneRecord",

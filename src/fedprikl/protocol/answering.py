@@ -28,10 +28,16 @@ from fedprikl.estimation import (
 from fedprikl.estimation.adaptive import adaptive_value
 from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.estimation.statistic import Statistic, counts_statistics, scored_statistic
-from fedprikl.estimation.trusted_aggregator import TRUST, adaptive_estimate, scored_estimate
+from fedprikl.estimation.trusted_aggregator import (
+    TRUST,
+    adaptive_estimate,
+    looked_estimate,
+    scored_estimate,
+)
 from fedprikl.privacy import (
     Calibrated,
     InverseSensitivityMechanism,
+    LookedMechanism,
     NoiseSource,
     PrivacyStatement,
     SharedMechanism,
@@ -72,7 +78,8 @@ class Noised:
     """
 
     records: tuple[int, ...]  # of each batch
-    values: tuple[tuple[float, ...], ...] = ()  # of each question with noise of its own, per view
+    # Of each question with noise of its own, per view; of one with a look, the look comes first.
+    values: tuple[tuple[float, ...], ...] = ()
     counts: tuple[tuple[float, ...], ...] = ()  # of each view with noisy counts: of its asked
     # cells, then of all other records of each batch
     variances: tuple[float, ...] = ()  # of the clients' own noise on each count, by batch
@@ -157,6 +164,10 @@ def _noised(
     """Noisy counts of each view; or, in one tuple, the scored sum of each view with noise."""
     score, bound = trust.score_of(noise.questions[0]), trust.plan.contribution_bound
     law = noise.law
+    if isinstance(law, LookedMechanism):
+        ((look,),) = _noised(trust, replace(noise, law=law.look), exact, source)
+        ((value,),) = _noised(trust, replace(noise, law=law.rest(look)), exact, source)
+        return [(look, value)]
     if isinstance(law, InverseSensitivityMechanism):
         epsilon = law.epsilon
         (counts,) = exact
@@ -263,7 +274,7 @@ class _Reading:
         question, law = noise.questions[0], noise.law
         points = [self.points[place] for place in places_of(self.trust.plan, noise)]
         if question.of_whole and not noise.is_counts:
-            self.each[question] = self._one_number(noise, numbers[0][0], points[0])
+            self.each[question] = self._one_number(noise, numbers[0], points[0])
             self.stated.append(self.each[question].privacy)
             return
         assert isinstance(law, Calibrated)  # noqa: S101  only the whole has adaptive noise
@@ -329,8 +340,10 @@ class _Reading:
         """Counts that each client reported; with noise shares, also of a view's other records."""
         return sum(view.payload + self.trust.shares_noise for view in points)
 
-    def _one_number(self, noise: QuestionNoise, value: float, points: QueryPoints) -> Estimate:
-        """The answer that a noised number is."""
+    def _one_number(
+        self, noise: QuestionNoise, numbers: Sequence[float], points: QueryPoints
+    ) -> Estimate:
+        """The answer that a noised number is, the last one where there was a look."""
         asked = AskedNumber(
             points,
             np.array(self.noised.records),
@@ -338,10 +351,12 @@ class _Reading:
             client_effect=self.trust.plan.verdict.client_effect,
             contribution=self.trust.plan.contribution_bound,
         )
-        insecure = self.noised.insecure
-        if isinstance(noise.law, Calibrated):
-            return scored_estimate(asked, value, noise.law, insecure=insecure)
-        return adaptive_estimate(asked, value, noise.law.epsilon, insecure=insecure)
+        law, insecure, (*looks, value) = noise.law, self.noised.insecure, numbers
+        if isinstance(law, LookedMechanism):
+            return looked_estimate(asked, looks[0], value, law, insecure=insecure)
+        if isinstance(law, Calibrated):
+            return scored_estimate(asked, value, law, insecure=insecure)
+        return adaptive_estimate(asked, value, law.epsilon, insecure=insecure)
 
     def _scored(
         self,

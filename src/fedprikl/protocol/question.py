@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from fedprikl.checks import check_finite, check_positive_int
+from fedprikl.checks import check_finite, check_open_unit, check_positive_int
 from fedprikl.divergence import Score, Skew, check_skew, divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Counts, Numbers, check_law
 
-ReleaseOption = Literal["value", "adaptive", "counts"]
+ReleaseOption = Literal["value", "adaptive", "looked", "counts"]
 ADAPTIVE = ("kl",)  # divergences with adaptive noise
+OWN_NOISE = ("adaptive", "looked")  # release options of these divergences only
 LARGEST_STEP = 1e6  # beyond, a clipped score overflows
 Columns = tuple[str, ...]  # of a view: none of them for the whole joint domain
 WHOLE: Columns = ()
@@ -53,16 +54,28 @@ class AskedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A rough number that is released first, and from where on additive noise follows it."""
+
+    share: float  # of the question's epsilon
+    switch: float  # in the unit of the divergence
+
+    def __post_init__(self) -> None:
+        check_open_unit(self.share, "share of a look", "Use 0.12 for an eighth of the budget.")
+        check_finite(self.switch, "switch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a release says about each of some views, with one number per view.
 
         D_f(Pi || skew Pi + (1 - skew) P)
 
     over the cells of a view. `release` says what leaves the aggregator: a "value" with Laplace or
-    Gaussian noise, a value with "adaptive" noise, or noisy "counts", from which the answer is read
-    off. Questions about the same views that are read off noisy counts share them. `share` is the
-    question's part of epsilon and delta. `maximum_step` limits how far one record may lower a
-    value, so that less noise is needed.
+    Gaussian noise, a value with "adaptive" noise, a value whose noise a `look` has chosen
+    ("looked"), or noisy "counts", from which the answer is read off. Questions about the same views
+    that are read off noisy counts share them. `share` is the question's part of epsilon and delta.
+    `maximum_step` limits how far one record may lower a value, so that less noise is needed.
 
     >>> from fedprikl.protocol import Question
     >>> question = Question(skew=0.02)
@@ -77,6 +90,7 @@ class Question:
     maximum_step: float | None = None  # c, in the unit of the divergence; None: no limit
     release: ReleaseOption = "value"
     noise: str = "auto"  # law of the noise; "auto": whichever is smaller
+    look: Look | None = None  # where the release option is "looked"
 
     def __post_init__(self) -> None:
         divergence = divergence_named(self.divergence)
@@ -92,12 +106,14 @@ class Question:
             0 < check_finite(self.maximum_step, "maximum_step") <= LARGEST_STEP
         ):
             raise InvalidInputError(f"The maximum step is above 0 and at most {LARGEST_STEP:g}.")
-        if self.release == "adaptive" and self.divergence not in ADAPTIVE:
+        if (self.release == "looked") is (self.look is None):
+            raise InvalidInputError("A question has a look if, and only if, release='looked'.")
+        if self.release in OWN_NOISE and self.divergence not in ADAPTIVE:
             raise InvalidInputError(
                 f"There is adaptive noise for {' and '.join(ADAPTIVE)} only, not for "
                 f"{self.divergence!r:.40}; use release='value'."
             )
-        if not self.of_whole and (self.release == "adaptive" or self.maximum_step is not None):
+        if not self.of_whole and (self.release in OWN_NOISE or self.maximum_step is not None):
             raise InvalidInputError(
                 "Adaptive noise and a maximum step are for questions about the whole: ask about "
                 "columns with release='value' or 'counts'."

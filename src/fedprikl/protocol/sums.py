@@ -21,6 +21,7 @@ from fedprikl.privacy import (
     Charge,
     Counts,
     InverseSensitivityMechanism,
+    LookedMechanism,
     Mechanism,
     NoiseSource,
     Numbers,
@@ -66,7 +67,7 @@ class QuestionNoise:
     """
 
     questions: tuple[Question, ...]
-    law: Calibrated | InverseSensitivityMechanism
+    law: Calibrated | InverseSensitivityMechanism | LookedMechanism
 
     @property
     def is_counts(self) -> bool:
@@ -158,6 +159,10 @@ class ScoredSum(CohortSums):
         first, views = questions[0], len(questions[0].views)
         if first.release == "adaptive":
             return QuestionNoise(questions, InverseSensitivityMechanism(epsilon=epsilon))
+        if first.look is not None:
+            share, switch = first.look.share, first.look.switch
+            law = LookedMechanism(epsilon=epsilon, share=share, switch=switch)
+            return QuestionNoise(questions, law)
         counts = Counts(2 * views, self.plan.contribution_bound)
         on = counts if first.release == "counts" else Numbers(1.0, views)
         return QuestionNoise(questions, Calibrated(on, epsilon, delta, first.noise))
