@@ -19,13 +19,16 @@ from fedprikl.audit import AuditedPlan, audit_plan
 from fedprikl.checks import Floats
 from fedprikl.cli.app import app
 from fedprikl.documents import canonical
-from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation import score_sensitivity, weighted_score
 from fedprikl.estimation.adaptive import adaptive_value
 from fedprikl.privacy import (
     Calibrated,
     Counts,
     InsecureSeededNoise,
+    InverseSensitivityMechanism,
     LaplaceMechanism,
+    LookedMechanism,
+    Numbers,
     SecureNoise,
     adaptive,
     calibrate,
@@ -33,6 +36,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.protocol import (
+    Look,
     Plan,
     Question,
     SignedPlan,
@@ -73,12 +77,23 @@ def whole(divergence: str, release: Any, share: float = 1.0) -> Question:
     return Question(divergence=divergence, release=release, share=share)
 
 
+def looked(share: float = 1.0) -> Question:
+    look = Look(share=0.2, switch=0.5)
+    return Question(release="looked", share=share, look=look, maximum_step=0.05)
+
+
 CLIENT: dict[str, Any] = {"unit": "client", "per_client": 5}
 PLANS: dict[str, Callable[[], Plan]] = {
     "adaptive": lambda: planned(whole("kl", "adaptive")),
     "adaptive client": lambda: planned(whole("kl", "adaptive"), **CLIENT),
     "adaptive batches": lambda: planned(
         whole("kl", "adaptive"), points=5, batches=2, client_effect=2.0
+    ),
+    "looked": lambda: planned(looked()),
+    "looked client": lambda: planned(looked(), **CLIENT),
+    "looked batches": lambda: planned(looked(), points=5, batches=2, client_effect=2.0),
+    "looked beside others": lambda: planned(
+        looked(0.4), whole("tv", "value", 0.3), columns=(0.1, 0.0, 0.2)
     ),
     "value batches": lambda: planned(whole("kl", "value"), points=5, batches=2, **CLIENT),
     "value": lambda: planned(whole("tv", "value"), noise="laplace"),
@@ -213,7 +228,39 @@ def noise_that_is_not_released(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Calibrated, "add_to", release)
 
 
+def looked_at_the_number(patch: pytest.MonkeyPatch) -> None:
+    """The number itself chooses the noise, whatever the look is."""
+    full = answering._noised
+
+    def draw(trust: Any, noise: Any, exact: Any, source: Any) -> Any:
+        if not isinstance(noise.law, LookedMechanism):
+            return full(trust, noise, exact, source)
+        number = weighted_score(exact[0], trust.score_of(noise.questions[0]))
+        ((look,),) = full(trust, replace(noise, law=noise.law.look), exact, source)
+        ((value,),) = full(trust, replace(noise, law=noise.law.rest(number)), exact, source)
+        return [(look, value)]
+
+    patch.setattr(answering, "_noised", draw)
+
+
+def all_for_the_look(patch: pytest.MonkeyPatch) -> None:
+    """The look gets the epsilon of both numbers."""
+    whole = property(lambda self: InverseSensitivityMechanism(epsilon=self.epsilon))
+    patch.setattr(LookedMechanism, "look", whole)
+
+
+def all_for_the_value(patch: pytest.MonkeyPatch) -> None:
+    """The value gets it, as if nobody had looked."""
+    laplace = property(lambda self: Calibrated(Numbers(), self.epsilon, 0.0, "laplace"))
+    patch.setattr(LookedMechanism, "large", laplace)
+
+
 BROKEN: list[tuple[str, Break]] = [
+    ("looked", all_for_the_look),
+    ("looked", twice_epsilon),
+    ("looked", half_of("laplace")),
+    ("looked client", without_k),
+    ("looked client", without_k_in_the_release),
     ("adaptive", twice_epsilon),
     ("columns", half_the_vector),
     ("columns client", half_the_vector),
@@ -258,6 +305,18 @@ def test_a_broken_mechanism_is_refuted(
     if found.questions[0][1].trials and name != "adaptive client":
         drawn = [{**each, "noise asked for": 0.0} for each in bounds(found)]
         assert max(max(each.values()) for each in drawn) > 1
+
+
+@pytest.mark.parametrize("broken", [looked_at_the_number, all_for_the_value])
+def test_a_look_that_is_no_look_is_refuted_before_anything_is_drawn(
+    broken: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another noise than the look's, or a quarter more epsilon: few draws would not tell.
+
+    A choice by the number itself goes unnoticed with probability 2^-20.
+    """
+    broken(monkeypatch)
+    assert audited("looked").refuted
 
 
 def test_the_command_attacks_the_plan_and_says_what_it_found(

@@ -6,13 +6,16 @@
 3. The same noise is drawn thousands of times, from the source that releases use. How well the two
    data sets are told apart is the second bound, how large the noise is the third.
 
-Of noise shares, those of the fewest honest clients with which a sum can be opened are added up.
+Where a look chooses the noise, the look is attacked with its part of epsilon, and either noise with
+the rest. Of noise shares, those of the fewest honest clients with which a sum can be opened are
+added up.
 """
 
 import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Any
@@ -41,9 +44,10 @@ from fedprikl.estimation.adaptive import adaptive_ranges
 from fedprikl.estimation.scoring import Terms
 from fedprikl.privacy import (
     SECURE_NOISE,
-    Calibrated,
     InverseSensitivityMechanism,
+    LookedMechanism,
     NoiseSource,
+    Ranges,
     SharedCounts,
     laplace_variance,
 )
@@ -61,6 +65,8 @@ MOST_STEPS = 2**20  # that are looked at
 SHARES = 500_000  # noise shares that are drawn; of Laplace noise, which is faster, 5 times as many
 BATCH = 20  # units of a batch
 COHORT = 50  # clients of the audited cohort, at most
+FAR = 1e9  # a switch that no look is beyond
+LOOKS = 20  # releases whose look lies on either side of the switch
 Report = Callable[[str, int, int], None]
 
 
@@ -175,7 +181,8 @@ def audit_plan(
     if isinstance(trust, NoisyHistogram):
         attacks, number = iter([_shares_attack(trust, source)]), 1
     else:
-        attacks, number = _World(trust, reference, source).attacks(), len(plan.groups)
+        attacks = _World(trust, reference, source).switched(FAR).attacks()
+        number = len(plan.groups) + 2 * sum(each.look is not None for each in plan.questions)
     progress("attacking", 0, number)
     for claim, attack in attacks:
         chance = false_alarm / number
@@ -209,6 +216,19 @@ class _World:
         self.points = points_of(plan, reference, whole)  # of each view, the whole first
         self.records = np.full(plan.sums.batches, BATCH * self.k)
 
+    def switched(self, switch: float) -> "_World":
+        """The same world where looks switch elsewhere: so either noise can be made to follow."""
+
+        def asked(question: Question) -> Question:
+            known = question.look
+            look = None if known is None else replace(known, switch=switch)
+            return replace(question, look=look)
+
+        other, plan = copy(self), self.plan
+        other.plan = replace(plan, questions=tuple(map(asked, plan.questions)))
+        other.trust = ScoredSum(other.plan)
+        return other
+
     def attacks(self) -> Iterator[tuple[Claim, Attack | None]]:
         """One for each noise, which may cost its share of the plan's epsilon and delta."""
         first, budget = 0, self.plan.budget
@@ -216,12 +236,31 @@ class _World:
         for noise in as_drawn(self.trust.noises):
             share = math.fsum(each.share for each in noise.questions)
             claim = Claim(_name(noise.questions), share * epsilon, share * budget.delta)
+            if isinstance(noise.law, LookedMechanism):
+                yield from self._looked_attacks(noise, noise.law, claim, first)
+                continue
             if isinstance(noise.law, InverseSensitivityMechanism):
-                yield claim, self._adaptive_attack(noise.questions[0], noise.law.epsilon)
+                yield claim, self._adaptive_attack(noise.questions[0], [noise.law.epsilon])
                 continue
             views = len(noise.questions[0].views)
             yield claim, self._additive_attack(noise, slice(first, first + views))
             first += views
+
+    def _looked_attacks(
+        self, noise: QuestionNoise, law: LookedMechanism, claim: Claim, first: int
+    ) -> Iterator[tuple[Claim, Attack | None]]:
+        """On the look, on the value after a small one, and on the value after a large one."""
+        question, epsilons = noise.questions[0], [law.look.epsilon, law.small.epsilon]
+        assert question.look is not None  # noqa: S101  its noise says so
+        share = question.look.share
+        parts = {"look": share, "after a small look": 1 - share, "after a large look": 1 - share}
+        look, small, large = (
+            Claim(f"{claim.question}, {name}", part * claim.epsilon, claim.delta)
+            for name, part in parts.items()
+        )
+        yield look, self._adaptive_attack(question, epsilons)
+        yield small, self._adaptive_attack(question, epsilons, place=1)
+        yield large, self.switched(-FAR)._additive_attack(noise, slice(first, first + 1))
 
     def _additive_attack(self, noise: QuestionNoise, asked: slice) -> Attack | None:
         """On data sets that differ in all views of a question; `asked` is its noise of all."""
@@ -244,30 +283,50 @@ class _World:
             return counts_pair(points, records, self.k)
         return value_pair(points, records, self.trust.score_of(noise.questions[0]), self.k)
 
-    def _adaptive_attack(self, question: Question, epsilon: float) -> Attack:
-        """On several pairs of data sets."""
-        score, points = self.trust.score_of(question), self.points[0]
+    def _adaptive_attack(
+        self, question: Question, epsilons: Sequence[float], place: int = 0
+    ) -> Attack:
+        """On several pairs of data sets; of all adaptive answers, on the one at this place."""
+        score, points, epsilon = self.trust.score_of(question), self.points[0], epsilons[place]
+
+        def ranges_of(counts: Ints, records: Ints, epsilon: float) -> Ranges:
+            exact = BatchCounts(points, counts, records)
+            return adaptive_ranges(exact, score, epsilon=epsilon, contribution=self.k)
+
         found = []
         for records, pair in adaptive_pairs(points, self.k):
-            left, right = (
-                adaptive_ranges(
-                    BatchCounts(points, counts, records),
-                    score,
-                    epsilon=epsilon,
-                    contribution=self.k,
-                )
-                for counts in pair
-            )
+            left, right = (ranges_of(counts, records, epsilon) for counts in pair)
             law = Losses.of((left, right), epsilon)
             found.append((law.power, law.largest, (left, right), pair, records))
         _, _, ranges, pair, records = max(found, key=lambda each: each[0])
-        ends = [self._release(records, {0: counts})[0].ends for counts in pair]
+        drawn = [self._release(records, {0: counts})[0].ends for counts in pair]
+        asked = [
+            [drawn_below(ranges_of(counts, records, each), each) for each in epsilons]
+            for counts in pair
+        ]
         return Adaptive(
             ranges=ranges,
             hardest=max(found, key=lambda each: each[1])[2],
             epsilon=epsilon,
-            same=ends == [[drawn_below(each, epsilon)] for each in ranges],
+            same=drawn == asked and self._follows_the_look(question, records, pair[0]),
             source=self.source,
+        )
+
+    def _follows_the_look(self, question: Question, records: Ints, counts: Ints) -> bool:
+        """Whether the look as released, and nothing else, chooses the noise.
+
+        The switch is put where the number itself lies, so that looks are on either side of it.
+        """
+        if question.look is None:
+            return True
+        exact = BatchCounts(self.points[0], counts, records)
+        switch = weighted_score(exact, self.trust.score_of(question))
+        world, numbers = self.switched(switch), (n for n in self.trust.noises if not n.is_counts)
+        place = [each.questions[0].look is not None for each in numbers].index(True)
+        found = (world._release(records, {0: counts}) for _ in range(LOOKS))
+        return all(
+            (len(listener.ends) == 1) is (released.values[place][0] > switch)
+            for listener, released in found
         )
 
     def _release(self, records: Ints, counts: Mapping[int, Ints]) -> tuple[Listener, Noised]:
@@ -290,10 +349,9 @@ class _World:
 
     def _all_noisy(self, released: Noised, listener: Listener) -> bool:
         """Whether the numbers with noise are released, and nothing else but adaptive answers."""
-        adaptive = [n for n in self.trust.noises if not isinstance(n.law, Calibrated)]
         numbers = Counter(chain(*released.values, *released.counts))
         given = Counter(chain(*(each.tolist() for each in listener.given)))
-        return given <= numbers and numbers.total() == given.total() + len(adaptive)
+        return given <= numbers and numbers.total() == given.total() + len(listener.ends)
 
 
 def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> tuple[Claim, Attack | None]:
