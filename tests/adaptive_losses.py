@@ -24,20 +24,32 @@ def lengths(ranges: Ranges, at: list[int]) -> list[int]:
 
 
 def ratios(left: Ranges, right: Ranges, weights: tuple[int, ...]) -> list[Fraction]:
-    """Every value of P(t | left) / P(t | right): they change at the ends of ranges only."""
+    """Every value of P(t | left) / P(t | right)."""
+    return [ratio for _, ratio in outcomes(left, right, weights)]
+
+
+def outcomes(
+    left: Ranges, right: Ranges, weights: tuple[int, ...], more: set[int] | None = None
+) -> list[tuple[int, Fraction]]:
+    """P(t | left) / P(t | right) wherever it changes, at the ends of ranges only, and at some more
+    points of the grid.
+    """
     assert left.outer == right.outer
     assert left.grid == right.grid
     ends = {*left.lows.tolist(), *left.highs.tolist(), *right.lows.tolist(), *right.highs.tolist()}
     lowest, highest = left.outer
     at = sorted(
-        t for end in ends | {*left.outer} for t in (end - 1, end, end + 1) if lowest <= t <= highest
+        t
+        for end in ends | {*left.outer} | (more or set())
+        for t in (end - 1, end, end + 1)
+        if lowest <= t <= highest
     )
     totals = [
         sum(n * w for n, w in zip(ring_sizes(r), weights, strict=True)) for r in (left, right)
     ]
     return [
-        Fraction(weights[a] * totals[1], weights[b] * totals[0])
-        for a, b in zip(lengths(left, at), lengths(right, at), strict=True)
+        (t, Fraction(weights[a] * totals[1], weights[b] * totals[0]))
+        for t, a, b in zip(at, lengths(left, at), lengths(right, at), strict=True)
     ]
 
 

@@ -16,6 +16,7 @@ from fedprikl import InvalidInputError
 from fedprikl.documents import canonical, parse_document, to_plain
 from fedprikl.protocol import (
     Invitation,
+    Look,
     Plan,
     Question,
     Release,
@@ -31,6 +32,7 @@ WORLD = World.make(clients=9)
 RESULT = WORLD.run(WORLD.plan(cohort=9))
 NOISY = WORLD.run(WORLD.plan(cohort=9, trust="none"))
 SIGNED = RESULT.round.signed
+LOOK = Look(share=0.1, switch=0.5)
 INVITATION = Invitation.to_member(RESULT.round, RESULT.round.cohorts[0], 3)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -258,6 +260,10 @@ def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
         ({"release": "counts", "batches": 2}, "of one batch only"),
         ({"release": "value", "trust": "none"}, "release='counts'"),
         ({"release": "adaptive", "trust": "none"}, "release='counts'"),
+        ({"release": "looked"}, "has a look if, and only if"),
+        ({"look": LOOK}, "has a look if, and only if"),
+        ({"release": "looked", "look": LOOK, "divergence": "tv"}, "adaptive noise for kl only"),
+        ({"release": "looked", "look": LOOK, "trust": "none"}, "release='counts'"),
         ({"share": 0}, "above 0 and at most 1"),
         ({"share": "1"}, "must be a number"),
         ({"exponent": 2}, "between 0 and 1"),
@@ -298,8 +304,8 @@ def test_plans_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
         ("validity", "serial", True, "a whole number"),
         ("validity", "more", 1, "'validity' of the plan has unknown parts"),
         ("verdict", "control", "magic", "one of 'family', 'discovery'"),
-        ("question", "release", "magic", "one of 'value', 'adaptive', 'counts'"),
-        ("question", "release", ["value"], "one of 'value', 'adaptive', 'counts'"),
+        ("question", "release", "magic", "one of 'value', 'adaptive', 'looked', 'counts'"),
+        ("question", "release", ["value"], "one of 'value', 'adaptive', 'looked', 'counts'"),
         ("question", "share", "1", "a finite number"),
         ("question", "noise", "white", "There is no noise 'white'"),
         ("question", "noise", 3, "a text"),

@@ -12,7 +12,7 @@ import pytest
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import InsecureSeededNoise, Ledger
-from fedprikl.protocol import NoisedRound, Plan, Question, RoundResult, finish_round
+from fedprikl.protocol import Look, NoisedRound, Plan, Question, RoundResult, finish_round
 from tests.protocol import test_columns as columns
 from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted, noisy_counts
 
@@ -25,6 +25,8 @@ SEVERAL = (
 PLANS: dict[str, dict[str, Any]] = {
     "value": {"release": "value"},
     "adaptive": {"release": "adaptive", "points": 12},
+    "after a small look": {"release": "looked", "points": 12, "look": Look(share=0.1, switch=99.0)},
+    "after a large look": {"release": "looked", "points": 12, "look": Look(share=0.1, switch=-9.0)},
     "counts": {"release": "counts", "noise": "gaussian", "delta": 1e-6},
     "several": {"questions": SEVERAL, "points": 12},
     "batches": {"release": "value", "batches": 2, "points": 4},
