@@ -138,13 +138,17 @@ class Choice:
 
     @property
     def _looked(self) -> tuple[Question, ...]:
-        """The same after a look that chooses the noise, where either noise may be the smaller."""
-        adaptive = self._options[-1]
-        if adaptive.release != "adaptive":
-            return ()
-        both = (self._reading(replace(adaptive, release=r), 1.0) for r in ("adaptive", "value"))
-        question = looked_question(*both, share=self.rule.look)
-        return () if question is None else (question,)
+        """The same after a look that chooses the noise, where either noise may be the smaller: with
+        the maximum step of additive noise, and with that of adaptive noise.
+        """
+        found = []
+        for step in dict.fromkeys(each.maximum_step for each in self._options):
+            number = replace(self.asked[0], maximum_step=step)
+            if number.divergence in ADAPTIVE:
+                small = self._reading(replace(number, release="adaptive"), 1.0)
+                large = self._reading(replace(number, release="value"), 1.0)
+                found.append(looked_question(small, large, share=self.rule.look))
+        return tuple(filter(None, found))
 
     def _large_error(self, question: Question) -> float:
         """Of a number with a maximum step, where that matters: at large drifts.
@@ -215,7 +219,7 @@ class Choice:
         if question.release != "counts":
             found.append(self._reading(question, question.share))
         if counted:
-            read = replace(question, release="counts", maximum_step=None)
+            read = replace(question, release="counts", maximum_step=None, look=None)
             found.append(self._reading(read, round(math.fsum(counted), 9)))
         return found
 
@@ -230,7 +234,7 @@ class Choice:
         if math.fsum(counted) >= NEARLY_ALL:
             return True
         for question in candidate.plan.questions:
-            read = replace(question, release="counts", maximum_step=None)
+            read = replace(question, release="counts", maximum_step=None, look=None)
             textbook = self._reading(read, 1.0, textbook=True)
             readings = self._readings_of(question, candidate)
             for case in range(len(textbook.cases)):
