@@ -221,7 +221,7 @@ def test_intervals_cover_after_either_look(kind: str, size: float) -> None:
 
 
 def test_the_verdict_keeps_its_rate() -> None:
-    """Without drift, where every third look is above the switch: all noise integrated out."""
+    """Without drift, where every fifth look is above the switch: all noise integrated out."""
     law = LookedMechanism(epsilon=0.5, share=0.08, switch=0.02)
     asked, delta = AskedNumber(POINTS, RECORDS, STEP), score_sensitivity(POINTS, RECORDS, STEP, 1)
     thresholds = [
