@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from fedprikl import Reference
+from fedprikl import InvalidInputError, Reference
 from fedprikl.audit import AuditedPlan, audit_plan
 from fedprikl.checks import Floats
 from fedprikl.cli.app import app
@@ -128,6 +128,13 @@ def bounds(found: AuditedPlan) -> list[dict[str, float]]:
         {test: bound / result.claimed_epsilon for test, bound in result.bounds.items()}
         for _, result in found.questions
     ]
+
+
+def test_parts_that_cost_more_than_the_plan_says_are_refused() -> None:
+    """Each keeps its own part, so that no attack on one of them would show it."""
+    plan = PLANS["both"]().changed(parts=50.0)
+    with pytest.raises(InvalidInputError, match="parts of a release"):
+        audit_plan(plan, reference(), trials=100)
 
 
 @pytest.mark.parametrize("name", PLANS)

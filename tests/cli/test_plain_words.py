@@ -119,8 +119,7 @@ def test_a_spent_budget_says_how_to_raise_it(
     call(*PLAN, "--population", "my phones", "--ask", "kl,tv,js", "--force")
     call(*ESTIMATE)
     said = fails(monkeypatch, capsys, *ESTIMATE, "--force")
-    assert "1 is spent, 0 is left. With Laplace noise of scale" in said
-    assert "per unit of sensitivity" in said
+    assert "1 is spent, 0 is left. With discrete Laplace noise of scale" in said
     assert "`fedprikl ledger --population 'my phones' --set-epsilon 2`" in said
     assert "No further release fits." in said
     assert "No further release fits." in call("ledger").stdout

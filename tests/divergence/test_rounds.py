@@ -38,7 +38,8 @@ def test_a_round_releases_it(name: str, trust: Trust) -> None:
     made = planned(world, name, trust)
     plan: Plan = made.plan
     assert plan.question.skew == divergence.skew
-    assert {each.kind for each in made.forecasts} == {"none", "smooth", "rare", "heavy", "gone"}
+    kinds = {"none", "smooth", "rare", "heavy", "gone", "unseen"}
+    assert {each.kind for each in made.forecasts} == kinds
     assert all(0 < each.error < 1 for each in made.forecasts)
     assert made.smallest_drift is None or 0 < made.smallest_drift < divergence.empty(0.001)
     release = world.run(plan, source=InsecureNoNoise()).release

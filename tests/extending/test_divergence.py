@@ -250,7 +250,14 @@ def test_a_plan_asks_for_it_and_predicts_its_error(trust: Trust) -> None:
     planned, of_kl = (plan_for(world, trust, ask=(name,)) for name in ("triangular", "kl"))
     assert planned.plan.question.divergence == "triangular"
     assert Plan.from_dict(planned.plan.to_dict()) == planned.plan
-    assert {f.kind for f in planned.forecasts} == {"none", "smooth", "rare", "heavy", "gone"}
+    assert {f.kind for f in planned.forecasts} == {
+        "none",
+        "smooth",
+        "rare",
+        "heavy",
+        "gone",
+        "unseen",
+    }
     assert planned.smallest_drift is None or 0 < planned.smallest_drift < 2
     assert planned.plan.fingerprint != of_kl.plan.fingerprint
     why = {reason.parameter: reason.why for reason in planned.reasons}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError, Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.reference import ClientCounts, Correlation
+from fedprikl.reference import ClientCounts, Correlation, View
 from fedprikl.reference.correlation import rare_discount
 from tests.estimation.alike_clients import carriers, dirichlet
 
@@ -107,3 +107,25 @@ def test_cells_that_happened_to_be_seen_are_overrated() -> None:
         true += pi[once].sum()
         said += (1 - rare_discount(counts)) * once.sum() / 2000
     assert said == pytest.approx(true, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "text", ["0*3 500000000;1;0 1*2", "0*2000000000;1;0 1*2;0*5", "0;1;2;0*40"]
+)
+def test_a_view_refuses_what_its_reference_cannot_hold(text: str) -> None:
+    """Cells beyond the domain, and more records than there are."""
+    reference = Reference.from_counts([[9, 1], [0, 10], [8, 2], [1, 9]])
+    kind = reference.whole.correlation
+    assert kind is not None
+    damaged = Correlation(icc=kind.icc, size_variation=0.0, clients=4, held=text)
+    with pytest.raises(InvalidInputError, match="damaged"):
+        View(reference.domain, reference.whole.mass, damaged)
+    with pytest.raises(InvalidInputError, match="damaged"):
+        View(reference.domain, reference.whole.mass, kind, (), text)
+
+
+def test_texts_and_clients_that_are_too_large() -> None:
+    with pytest.raises(InvalidInputError, match="too long"):
+        ClientCounts.read("0;" * 2_000_001 + "1")
+    giant = ClientCounts.read(f"0*{2 * 10**9} 1*{10**9}").contributing(6, np.random.default_rng(1))
+    assert giant.records.sum() == 6

@@ -196,7 +196,7 @@ def test_every_view_knows_how_alike_a_clients_records_are() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 2**16])
 def test_chunks_give_the_same_as_all_rows(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit._ViewFit, "AT_ONCE", at_once)
+    monkeypatch.setattr(fit._Pairs, "AT_ONCE", at_once)
     data = wide(3, rows=200)
     names = ["c0", "c1", "c2"]
 

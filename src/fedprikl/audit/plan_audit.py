@@ -175,9 +175,11 @@ def audit_plan(
 ) -> AuditedPlan:
     """Attacks every question of the plan: each may cost its share of epsilon and delta.
 
-    `trials` are releases of either data set (default: as many as take some seconds).
+    `trials` are releases of either data set (default: as many as take some seconds). A plan whose
+    parts cost more together than it says is refused.
     """
     trust, found = trust_of(plan), list[tuple[str, AuditResult]]()
+    trust.check_parts()  # what they cost together is computed, not attacked
     if isinstance(trust, NoisyHistogram):
         attacks, number = iter([_shares_attack(trust, source)]), 1
     else:

@@ -176,7 +176,8 @@ class Clients:
         held = ClientCounts.read(kind.held)
         raw = held.table(cells.names).astype(np.float64)
         alike = held.correlations(cells.names, max(kind.icc, kind.rare_icc))
-        holders = np.asarray((raw > 0).sum(axis=0)).ravel()[:-1]
+        mass, squares = (np.asarray(each.sum(axis=0)).ravel()[:-1] for each in (raw, raw.power(2)))
+        holders = mass**2 / np.maximum(squares, TINY)  # equally large ones that vary as much
         order = np.argsort(-cells.pi[:-1], kind="stable")
         return cls(
             cells.pi,
@@ -194,9 +195,10 @@ class Clients:
 
             P(x) = Pi(x) r(x)^e,    r = (share of some clients) / (share of all others)
 
-        Some are so many that the two differ as much as is wanted, as far as there are enough
-        clients; e makes up for the rest, and leaves empty cells empty. How much clients differ was
-        seen in few of them, so e varies as in Student's law.
+        and in rare cells at least Pi plus e times the difference of the two. Some are so many that
+        the two differ as much as is wanted, as far as there are enough clients; e makes up for the
+        rest, and leaves empty cells empty. How much clients differ was seen in few of them, so e
+        varies as in Student's law.
         """
         kept = self.raw.shape[0]
         root = math.sqrt(max(1 - 4 / (kept * max(wanted.between, TINY)), 0.0))
@@ -207,6 +209,11 @@ class Clients:
             (np.ones(who.size), who.ravel(), starts), shape=(draws, kept)
         )
         held = (members @ self.table).toarray()
+        clumps = held
+        if len(self.rare):  # a small client that holds a rare cell might as well be a large one
+            sizes = np.asarray(self.table.sum(axis=1)).ravel()
+            members.data[:] = rng.choice(sizes, who.size) / sizes[who.ravel()]
+            clumps = (members @ self.table).toarray()
         members.sum_duplicates()  # whoever is drawn is not among the others, however often
         members.data[:] = 1.0
         total = np.asarray(self.raw.sum(axis=0)).ravel()
@@ -217,7 +224,8 @@ class Clients:
         if self.freedom < math.inf:
             luck = np.sqrt(rng.chisquare(self.freedom, (draws, 1)) / self.freedom)
             exponent = exponent / np.maximum(luck, 0.25)
-        return self._drifted(_normal(held), _normal(others), exponent, rng), left
+        some_held = _normal(held), _normal(clumps)
+        return self._drifted(some_held, _normal(others), exponent, rng), left
 
     def _exponent(self, wanted: Variance, given: Variance) -> tuple[Floats, float]:
         """e of each cell, and what is left: e^2 given = wanted, by the cell's correlation."""
@@ -231,9 +239,14 @@ class Clients:
         return np.sqrt(np.minimum(square, 1.0)), 0.0
 
     def _drifted(
-        self, some: Floats, others: Floats, exponent: Floats, rng: np.random.Generator
+        self,
+        held: tuple[Floats, Floats],
+        others: Floats,
+        exponent: Floats,
+        rng: np.random.Generator,
     ) -> Floats:
         """P around Pi. Rare cells are those in which the *others* hold as little as is rare."""
+        some, clumps = held
         unseen = np.sum(np.where(others > 0, 0.0, some)[:, :-1], axis=1)
         if len(self.rare):
             mine = others[:, self.rare]
@@ -246,12 +259,18 @@ class Clients:
                 np.take_along_axis(order, np.minimum(place, np.maximum(seen - 1, 0)), 1)
             ]
             some, others = some.copy(), others.copy()
+            clumps = np.take_along_axis(clumps, source, 1)
             some[:, self.rare], others[:, self.rare] = (
                 np.take_along_axis(some, source, 1),
                 np.take_along_axis(others, source, 1),
             )
         ratio = np.divide(some, others, out=np.zeros_like(some), where=others > 0)
         found = self.pi * ratio**exponent
+        if len(self.rare):  # what few clients hold comes in clumps, however rare the cell is
+            power = np.broadcast_to(exponent, some.shape)[:, self.rare]
+            gained = (np.maximum(some[:, self.rare], clumps) - others[:, self.rare]) * power
+            more = np.where(gained > 0, self.pi[self.rare] + gained, 0.0)
+            found[:, self.rare] = np.maximum(found[:, self.rare], more)
         found[:, -1] += unseen
         return _normal(found)
 

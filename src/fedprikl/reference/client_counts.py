@@ -18,8 +18,10 @@ from fedprikl.libraries import scipy
 
 MOST_CLIENTS = 2_000  # that a reference keeps: a random part of more tells nearly the same
 MOST_PAIRS = 60_000  # of a client and a cell it has records in: about 300 kB
+LONGEST = 4 * 10**6  # characters of a text that is read
 HOLDERS = 8.0  # a cell's own correlation counts as much as the usual one with so many holders
 LARGEST = 2**53
+MANY = 10**8  # records of one client
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,11 @@ class ClientCounts:
         """n_c: the records of each client."""
         return np.bincount(self.client, self.records).astype(np.int64)
 
+    def check(self, cells: int, records: float) -> None:
+        """Refuses cells that a view of so many does not have, and more records than it has."""
+        if int(self.cell.max()) >= cells or float(self.records.sum()) > records + 0.5:
+            raise InvalidInputError("What the reference's clients or periods hold is damaged.")
+
     def table(self, cells: Ints) -> Any:
         """h_c(x) of some cells, and of all others last: (clients, cells + 1), sparse."""
         order = np.argsort(cells)
@@ -115,7 +122,9 @@ class ClientCounts:
         starts = np.append(0, np.cumsum(np.bincount(self.client)))
         for client, (first, last) in enumerate(pairwise(starts.tolist())):
             cell, held = self.cell[first:last], self.records[first:last]
-            if sizes[client] >= number:
+            if sizes[client] >= MANY:  # drawn again or not is the same, of so many
+                held = rng.multinomial(number, held / held.sum())
+            elif sizes[client] >= number:
                 held = rng.multivariate_hypergeometric(held, number, method="marginals")
             else:
                 drawn = rng.choice(len(mass), number - int(sizes[client]), p=mass / mass.sum())
@@ -131,6 +140,8 @@ class ClientCounts:
 @lru_cache(maxsize=64)
 def _read(text: str) -> ClientCounts:
     client, cell, records = [], [], []
+    if len(text) > LONGEST:
+        raise InvalidInputError("What the reference's clients hold is too long a text.")
     for number, part in enumerate(text.split(";")):
         for word in part.split(" "):
             name, _, count = word.partition("*")

@@ -54,6 +54,9 @@ class View:
                 "The reference is empty. Give it at least one record from public data."
             )
         object.__setattr__(self, "mass", mass)
+        held = "" if self.correlation is None else self.correlation.held
+        for text in filter(None, (held, self.periods)):
+            ClientCounts.read(text).check(self.domain.size, float(mass.sum()))
 
     @property
     def name(self) -> str:
