@@ -135,7 +135,7 @@ def fitted(plan: Plan, cohorts: Sequence[int] = ()) -> Plan:
     own = total if releases == 1 else summed
     if releases > 1 and parts > 1:
         alone = total_epsilon([charge(summed)], delta=plan.budget.delta)
-        own = min(summed, alone * (1 + 2 * STEADY))
+        own = min(summed, float(f"{alone * (1 + 2 * STEADY):.9g}"))  # as on other processors
     return plan.changed(epsilon=own, parts=max(1.0, math.floor(1e5 * summed / own) / 1e5))
 
 
