@@ -18,7 +18,7 @@ from fedprikl.libraries import scipy
 
 MOST_CLIENTS = 2_000  # that a reference keeps: a random part of more tells nearly the same
 MOST_PAIRS = 60_000  # of a client and a cell it has records in: about 300 kB
-LONGEST = 4 * 10**6  # characters of a text that is read
+LONGEST = 3 * 10**7  # characters of a text that is read
 HOLDERS = 8.0  # a cell's own correlation counts as much as the usual one with so many holders
 LARGEST = 2**53
 MANY = 10**8  # records of one client
@@ -141,7 +141,10 @@ class ClientCounts:
 def _read(text: str) -> ClientCounts:
     client, cell, records = [], [], []
     if len(text) > LONGEST:
-        raise InvalidInputError("What the reference's clients hold is too long a text.")
+        raise InvalidInputError(
+            "What the reference's clients or periods hold is too long a text. Use fewer cells, or "
+            "longer periods (--reference-periods month)."
+        )
     for number, part in enumerate(text.split(";")):
         for word in part.split(" "):
             name, _, count = word.partition("*")

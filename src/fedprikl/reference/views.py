@@ -216,12 +216,6 @@ class Spread:
         return self.correlation is not None or one_each(int(records.sum()), sum(self.clients))
 
     @property
-    def held(self) -> ClientCounts | None:
-        """What clients of the reference hold, where it is known."""
-        kind = self.correlation
-        return ClientCounts.read(kind.held) if kind is not None and kind.held else None
-
-    @property
     def freedom(self) -> float:
         """Degrees of freedom of how much clients differ: as many equal clients tell as much."""
         kind = self.correlation
