@@ -20,10 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deploy.small_world import write_node_key
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site_memory import read_memory
-from fedprikl.deployment.tls import write_certificates
+from fedprikl.deployment.tls import write_certificates, write_node_key
 from fedprikl.protocol import SigningKey
 
 __all__ = ["Loopback"]
@@ -265,7 +264,7 @@ class Loopback:
     def federate_command(self, *arguments: str) -> list[str]:
         """The command line of a round."""
         key = SigningKey.load_or_create(Home(self.aggregator).signing_key).public
-        own = [] if "--key" in arguments else ["--key", key]
+        own = [] if "--signer" in arguments else ["--signer", key]
         return [str(BIN / "fedprikl"), "federate", CONNECTION, *own, *arguments]
 
     def left_behind(self) -> list[int]:

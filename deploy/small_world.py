@@ -6,16 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 
 from fedprikl.deployment.settings import Home
-from fedprikl.deployment.tls import write_secret
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     AskedView,
@@ -33,7 +25,6 @@ from fedprikl.reference import Reference
 __all__ = [
     "node_configs",
     "set_up_aggregator",
-    "write_node_key",
     "write_plan",
     "write_roster",
     "write_rows",
@@ -139,11 +130,3 @@ def _membership(home: Home, file: Path) -> dict[str, str]:
         "ledger": str(file.with_suffix(".db")),
         "roster": str(home.roster),
     }
-
-
-def write_node_key(path: Path) -> None:
-    """A SuperNode's key pair, like `ssh-keygen -t ecdsa -b 384`: path and path.pub."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    path.with_name(path.name + ".pub").write_bytes(public + b"\n")

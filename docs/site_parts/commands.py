@@ -27,7 +27,13 @@ def _command(name: str, command: Any) -> str:
     options = [each for each in shown if each.param_type_name == "option"]
     usage = " ".join(["fedprikl", name, *(_argument(each) for each in arguments), "[OPTIONS]"])
     rows = [_row(each.name.upper(), each) for each in arguments]
-    rows += [_row(", ".join(each.opts), each) for each in options if each.name != "help"]
+    panel = None
+    for each in options:
+        if (title := getattr(each, "rich_help_panel", None)) not in (None, panel):
+            rows.append(f"| **{title}** | | |")
+            panel = title
+        if each.name != "help":
+            rows.append(_row(", ".join(each.opts), each))
     table = "\n".join(["| | says | default |", "| --- | --- | --- |", *rows]) if rows else ""
     return "\n\n".join([f"## fedprikl {name}", f"```text\n{usage}\n```", _help(command), table])
 

@@ -12,12 +12,15 @@ installation, and most of the time that importing fedprikl would take.
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fedprikl.errors import MissingExtraError
 
 __all__ = [
+    "check_plan_extra",
     "dp_accounting",
+    "duckdb",
     "load_extensions",
     "loss_distributions",
     "opendp",
@@ -53,12 +56,23 @@ def _load(name: str, extra: str) -> Any:
 
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow
     import scipy
     from pyarrow import parquet
 else:
+    duckdb = _Library("duckdb", "db")
     parquet = _Library("pyarrow.parquet", "parquet")
     pyarrow, scipy = _Library("pyarrow", "parquet"), _Library("scipy", "plan")
+
+
+def check_plan_extra() -> None:
+    """Refuses, before anything is done, what needs the extra `plan` where it is not installed."""
+    for name in ("scipy", "opendp", "dp_accounting"):
+        if find_spec(name) is None:
+            raise MissingExtraError(
+                f"This needs {name}, which is not installed: pip install 'fedprikl[plan]'."
+            )
 
 
 @cache

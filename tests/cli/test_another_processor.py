@@ -138,8 +138,8 @@ def test_a_release_is_accepted_and_a_series_goes_on(
     )
     release = Release.load(world.folder / "once-release.json")
     genuine, book, _, status, again, whole = called(
-        (AT, "verify", "once-release.json", "--key", release.signer, "--plan", "once.json"),
-        (AT, "ledger", "--file", "once.db", "--json"),
+        (AT, "verify", "once-release.json", "--signer", release.signer, "--plan", "once.json"),
+        (AT, "ledger", "--ledger", "once.db", "--json"),
         (AT, *estimate, "-o", "again-release.json", "--report", "again.html"),
         (over(1), "monitor", "status", "series.json", "--json"),
         (over(3), *MONITOR),

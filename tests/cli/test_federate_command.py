@@ -91,7 +91,7 @@ def test_a_round_is_followed_verified_and_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = record(world, monkeypatch, "[fedprikl] input: 8 of 9 answered\n")
-    line = ["federate", "mine", "--key", world.key.public, "--clients", "9"]
+    line = ["federate", "mine", "--signer", world.key.public, "--clients", "9"]
     result = runner.invoke(app, line)
     assert result.exit_code == 0, result.output
     assert "[fedprikl] input: 8 of 9 answered" in result.stderr
@@ -114,10 +114,10 @@ def test_a_run_without_a_release_says_why(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(world, monkeypatch, "[fedprikl] no release: all refused.\n", released=False)
-    error = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
+    error = fails(monkeypatch, capsys, "federate", "mine", "--signer", world.key.public)
     assert "There is no release. all refused." in error
     record(world, monkeypatch, "flwr: strange\n", released=False)
-    assert "strange" in fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
+    assert "strange" in fails(monkeypatch, capsys, "federate", "mine", "--signer", world.key.public)
     assert not Path("release.json").exists()
 
 
@@ -125,11 +125,11 @@ def test_a_release_of_another_signer_or_plan_is_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(world, monkeypatch)
-    assert "NOT genuine" in fails(monkeypatch, capsys, "federate", "mine", "--key", "ab" * 32)
+    assert "NOT genuine" in fails(monkeypatch, capsys, "federate", "mine", "--signer", "ab" * 32)
     other = SignedPlan.sign(world.plan(epsilon=0.5), world.key)
     Path("plan.json").write_text(json.dumps(other.to_dict()))
     assert "another plan" in fails(
-        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+        monkeypatch, capsys, "federate", "mine", "--signer", world.key.public
     )
     assert not Path("release.json").exists()
 
@@ -148,7 +148,7 @@ def test_without_flower_the_extra_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert issubclass(MissingExtraError, Exception)
     assert "fedprikl[flower]" in fails(
-        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+        monkeypatch, capsys, "federate", "mine", "--signer", world.key.public
     )
 
 
@@ -222,7 +222,7 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
 
     monkeypatch.setattr(organiser, "_flwr", flwr)
     monkeypatch.setattr(organiser, "PAUSE", 0.0)
-    result = runner.invoke(app, ["federate", "mine", "--key", world.key.public, "--json"])
+    result = runner.invoke(app, ["federate", "mine", "--signer", world.key.public, "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
     assert ("log", "77", "mine", "--stream") in asked
@@ -240,7 +240,7 @@ def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
 
     monkeypatch.setattr(organiser, "_flwr", flwr)
     monkeypatch.setattr(organiser, "PAUSE", 0.0)
-    said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
+    said = fails(monkeypatch, capsys, "federate", "mine", "--signer", world.key.public)
     assert "Flower's last words:" in said
     assert "the end" in said
     assert asked == ["list", "log"]
@@ -254,7 +254,7 @@ def test_after_a_killed_aggregator_it_says_what_was_charged_and_what_to_do(
     monkeypatch.setattr(organiser, "_flwr", lambda *_: iter(listed("finished:failed")))
     monkeypatch.setattr(organiser, "PAUSE", 0.0)
     said = " ".join(
-        fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public).split()
+        fails(monkeypatch, capsys, "federate", "mine", "--signer", world.key.public).split()
     )
     assert "did not say how the run ended (finished:failed: why): it was stopped or killed" in said
     assert "What round c0ffee has charged is in the aggregator's ledger" in said
@@ -283,7 +283,7 @@ def test_a_relay_cannot_pass_an_old_release_for_todays(
 ) -> None:
     """Genuine, of the same plan and the right key: only the request and the time tell."""
     seen = record(world, monkeypatch)
-    line = ["federate", "mine", "--key", world.key.public]
+    line = ["federate", "mine", "--signer", world.key.public]
     assert runner.invoke(app, line).exit_code == 0
     old = Release.load("release.json")
     assert old.request == seen["request"]
@@ -307,7 +307,7 @@ def test_a_release_is_as_old_as_the_command(
     record(world, monkeypatch, released=False)
     plan = SignedPlan.load("plan.json").plan
     replay(world, monkeypatch, answer(world, plan, "00" * 16, age=timedelta(minutes=minutes)))
-    result = runner.invoke(app, ["federate", "mine", "--key", world.key.public])
+    result = runner.invoke(app, ["federate", "mine", "--signer", world.key.public])
     assert (result.exit_code == 0) is accepted, result.output
     assert Path("release.json").exists() is accepted
     lost = "The round was charged. Its release lies in releases/ of the aggregator's"
@@ -329,7 +329,8 @@ def test_a_time_that_nobody_can_wait_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     seen = record(world, monkeypatch)
-    said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public, *line.split())
+    line_of = ["federate", "mine", "--signer", world.key.public, *line.split()]
+    said = fails(monkeypatch, capsys, *line_of)
     assert f"{line.split()[0]} " in said
     assert "is no time to wait" in said
     assert seen == {}
@@ -350,7 +351,7 @@ def test_a_relays_words_cannot_steer_the_terminal(
         monkeypatch.setattr(organiser, "PAUSE", 0.0)
         told = json.dumps({"runs": [{"status": "finished:evil", "status-details": ESCAPES}]})
         monkeypatch.setattr(organiser, "_flwr", lambda *_: iter([told]))
-    said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public, *verbose)
+    said = fails(monkeypatch, capsys, "federate", "mine", "--signer", world.key.public, *verbose)
     assert "evil" in said
     assert "[link=http://x]" in said  # shown as it is, not as a link
     assert all(c.isprintable() for c in said.replace("\n", ""))
@@ -361,22 +362,22 @@ def test_what_is_known_is_refused_before_a_run_is_started(
 ) -> None:
     seen = record(world, monkeypatch)
     Path("report.html").write_text("mine")
-    assert "--force" in fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
+    assert "--force" in fails(monkeypatch, capsys, "federate", "mine", "--signer", world.key.public)
     Path("report.html").unlink()
     expired = world.plan(cohort=9, valid_until="2020-01-01T00:00:00+00:00")
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(expired, world.key).to_dict()))
     assert "until 2020-01-01" in fails(
-        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+        monkeypatch, capsys, "federate", "mine", "--signer", world.key.public
     )
     series = Series(every="day", first="2030-01-05", periods=3)
     many = SignedPlan.sign(world.plan(cohort=9, release="counts", series=series), world.key)
     Path("plan.json").write_text(json.dumps(many.to_dict()))
     assert "fedprikl monitor run --federation" in fails(
-        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+        monkeypatch, capsys, "federate", "mine", "--signer", world.key.public
     )
-    assert runner.invoke(app, ["federate", "mine", "--key", "abc"]).exit_code == 2
+    assert runner.invoke(app, ["federate", "mine", "--signer", "abc"]).exit_code == 2
     assert runner.invoke(app, ["federate", "mine", "--home", "/srv"]).exit_code == 2
-    for key in ([], ["--key", ""]):
+    for key in ([], ["--signer", ""]):
         assert runner.invoke(app, ["federate", "mine", *key]).exit_code == 2
     assert seen == {}
 
@@ -386,7 +387,7 @@ def test_a_release_that_the_relay_signed_itself_is_not_believed(
 ) -> None:
     """It is intact, about the plan, and answers the request; only the key tells."""
     record(replace(world, key=SigningKey.generate()), monkeypatch)
-    line = ["federate", "mine", "--key", world.key.public]
+    line = ["federate", "mine", "--signer", world.key.public]
     assert "NOT genuine" in fails(monkeypatch, capsys, *line)
     assert not Path("release.json").exists()
 
@@ -437,7 +438,7 @@ def test_a_run_that_takes_too_long_is_stopped(
 ) -> None:
     asked = quiet_run(world, monkeypatch, *lines)
     said = fails(
-        monkeypatch, capsys, "federate", "mine", "--key", world.key.public, "--timeout", "1"
+        monkeypatch, capsys, "federate", "mine", "--signer", world.key.public, "--timeout", "1"
     )
     assert "There is no release after 1 s." in said
     assert words in said
@@ -455,7 +456,7 @@ def test_ctrl_c_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
-    result = runner.invoke(app, ["federate", "mine", "--key", world.key.public])
+    result = runner.invoke(app, ["federate", "mine", "--signer", world.key.public])
     assert result.exit_code == 130
     assert asked == [("stop", "77", "mine")]
     assert "Run 77 was stopped." in result.stderr
@@ -464,7 +465,8 @@ def test_ctrl_c_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_has_a_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = record(world, monkeypatch)
     before = datetime.now(UTC)
-    line = ["federate", "mine", "--key", world.key.public, "--wait", "30", "--step-timeout", "10"]
+    waits = ["--wait", "30", "--step-timeout", "10"]
+    line = ["federate", "mine", "--signer", world.key.public, *waits]
     assert runner.invoke(app, line).exit_code == 0
     left = datetime.fromisoformat(seen["deadline"]) - before
     assert timedelta(seconds=149) < left < timedelta(seconds=180)  # 60 + 30 + 6 * 10
@@ -483,7 +485,7 @@ def test_lost_sites_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(plan, world.key).to_dict()))
     monkeypatch.setattr(organiser, "_check_genuine", lambda *_, **__: None)
     result = runner.invoke(
-        app, ["federate", "mine", "--key", world.key.public, "--roster", "roster.txt", "--json"]
+        app, ["federate", "mine", "--signer", world.key.public, "--roster", "roster.txt", "--json"]
     )
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["input: 8 of 9, 1 lost, 5 s; lost: clinic 4"]

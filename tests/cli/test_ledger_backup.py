@@ -50,7 +50,7 @@ def invoke(*line: object) -> Result:
 
 
 def test_a_copy_is_whole_and_private(ledger: Path, copy: Path) -> None:
-    done = invoke("--file", ledger, "--backup", copy)
+    done = invoke("--ledger", ledger, "--backup", copy)
     assert done.exit_code == 0, done.output
     assert "3 entries" not in done.output
     assert "2 entries, chain whole, head " in " ".join(done.output.split())
@@ -65,7 +65,7 @@ def test_a_lost_ledger_is_restored(ledger: Path, copy: Path) -> None:
     head = backup_ledger(ledger, copy)
     ledger.unlink()
     document: dict[str, Any] = json.loads(
-        invoke("--file", ledger, "--restore", copy, "--json").stdout
+        invoke("--ledger", ledger, "--restore", copy, "--json").stdout
     )
     assert document["head"] == {"count": head.count, "hash": head.hash}
     assert spent(ledger) == pytest.approx(0.25)
@@ -75,7 +75,7 @@ def test_a_lost_ledger_is_restored(ledger: Path, copy: Path) -> None:
 def test_an_older_copy_is_refused(ledger: Path, copy: Path) -> None:
     backup_ledger(ledger, copy)
     spend(ledger, "w2")
-    refused = invoke("--file", ledger, "--restore", copy)
+    refused = invoke("--ledger", ledger, "--restore", copy)
     assert isinstance(refused.exception, LedgerError)
     assert "would be forgotten" in str(refused.exception)
     assert spent(ledger) == pytest.approx(0.5)
@@ -189,6 +189,6 @@ def test_the_ledgers_lock_is_respected(
 
 @pytest.mark.parametrize("line", [("--backup", "a", "--restore", "b"), ("--population", "phones")])
 def test_options_that_do_not_go_together(ledger: Path, line: tuple[str, ...]) -> None:
-    done = invoke("--file", ledger, "--backup", "c", *line)
+    done = invoke("--ledger", ledger, "--backup", "c", *line)
     assert done.exit_code == 2
     assert "stand alone" in done.output

@@ -21,13 +21,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(file: Path, *arguments: str) -> str:
-    result = runner.invoke(app, ["ledger", "--file", str(file), *arguments])
+    result = runner.invoke(app, ["ledger", "--ledger", str(file), *arguments])
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
 
 
 def run_json(file: Path, *arguments: str) -> Any:
-    result = runner.invoke(app, ["ledger", "--file", str(file), *arguments, "--json"])
+    result = runner.invoke(app, ["ledger", "--ledger", str(file), *arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -91,7 +91,7 @@ def test_help_has_an_example() -> None:
 
 def test_wrong_usage_exits_with_2(file: Path) -> None:
     for arguments in (["--set-epsilon", "1"], ["--set-delta", "0"], ["--set-epsilon", "much"]):
-        result = runner.invoke(app, ["ledger", "--file", str(file), *arguments])
+        result = runner.invoke(app, ["ledger", "--ledger", str(file), *arguments])
         assert result.exit_code == 2
     assert not file.exists()
 
@@ -99,8 +99,8 @@ def test_wrong_usage_exits_with_2(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--file", "{missing}"], "There is no ledger"),
-        (["--file", "{foreign}"], "is not a ledger"),
+        (["--ledger", "{missing}"], "There is no ledger"),
+        (["--ledger", "{foreign}"], "is not a ledger"),
         (["--population", "cars"], "has no budget"),
         (["--population", "phones", "--set-epsilon", "0.5"], "already spent"),
         (["--population", "phones", "--set-epsilon", "-1"], "epsilon must be above 0"),
@@ -120,7 +120,7 @@ def test_errors_are_sentences_without_traceback(
         ledger.reserve("phones", AccountedRelease(proved_epsilon=1.0), round_id="a", at=AT)
     names = {"missing": str(file.parent / "nothing.db"), "foreign": str(foreign)}
     filled = [argument.format(**names) for argument in arguments]
-    monkeypatch.setattr(sys, "argv", ["fedprikl", "ledger", "--file", str(file), *filled])
+    monkeypatch.setattr(sys, "argv", ["fedprikl", "ledger", "--ledger", str(file), *filled])
     with pytest.raises(SystemExit) as stop:
         main()
     streams = capsys.readouterr()

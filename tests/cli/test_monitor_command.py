@@ -381,7 +381,7 @@ def test_where_nothing_is_due_no_relay_is_needed(
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = f"127.0.0.1:{gone.getsockname()[1]}"
     Path("config.toml").write_text(f'[superlink.mine]\naddress = "{address}"\n')
-    line = ["--federation", "mine", "--aggregator", SigningKey.generate().public]
+    line = ["--federation", "mine", "--signer", SigningKey.generate().public]
     clock(monkeypatch, "2027-01-05T06:00:00+00:00")
     assert "Next: after 11 January 2027, 00:00 UTC." in called(*line).stdout
     clock(monkeypatch, over(0))
@@ -397,7 +397,7 @@ def test_the_limits_hold_in_a_federation_too(
     option: str,
 ) -> None:
     pytest.importorskip("flwr")
-    line = monitor_line("--federation", "mine", "--aggregator", SigningKey.generate().public)
+    line = monitor_line("--federation", "mine", "--signer", SigningKey.generate().public)
     said = " ".join(fails(monkeypatch, capsys, *line, option, "1e-9").split())
     assert f"Raise {option}" in said
     assert "is nan" in fails(monkeypatch, capsys, *line, option, "nan")
@@ -411,7 +411,7 @@ def test_the_limits_hold_in_a_federation_too(
         ("--federation mine --counted w.db --key k.pem", "nobody reads --counted, --key."),
         ("--federation mine --separator ;", "nobody reads --separator."),
         ("--federation mine --encoding cp1252 --skip-bad-files", "--encoding, --skip-bad-files."),
-        ("clients --aggregator 3f", "Without --federation, nobody reads --aggregator."),
+        ("clients --signer 3f", "Without --federation, nobody reads --signer."),
         ("clients --roster r.txt --least-clients 3", "nobody reads --least-clients, --roster."),
     ],
 )

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.small_world import write_node_key
 from typer.testing import CliRunner
 
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
@@ -14,6 +13,7 @@ from fedprikl.cli.running import private_folder
 from fedprikl.deployment import tls
 from fedprikl.deployment.flower.parties import relay_processes
 from fedprikl.deployment.supervisor import Child
+from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SealingKey, SigningKey
@@ -122,8 +122,8 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
         (("--set", 'population=a"b'), "Flower cannot carry the setting `population`"),
         (("--set", "population=\U0001f600"), "Flower cannot carry the setting `population`"),
         (("--set", f"most-counts={2**63}"), "Flower cannot carry the setting `most-counts`"),
-        (("--data", 'odd".csv'), "Flower cannot carry the setting `data`"),
-        (("--organiser", "nothex"), "`organiser` is no public key"),
+        (("--data", 'odd".csv'), "Flower cannot carry the setting --data"),
+        (("--organiser", "nothex"), "The setting --organiser is no public key"),
         (("--trusted-entities", "none"), "trusted entities"),
     ],
 )

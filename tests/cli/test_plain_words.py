@@ -50,9 +50,9 @@ def test_reasons_are_grouped() -> None:
 
 def test_the_signer_is_printed_for_verify(planned: Path) -> None:
     said = call(*ESTIMATE).stdout
-    (key,) = re.findall("--key`: ([0-9a-f]{64})", said)
+    (key,) = re.findall("--signer`: ([0-9a-f]{64})", said)
     assert key == Release.load(planned / "release.json").signer
-    call("verify", "release.json", "--key", key)
+    call("verify", "release.json", "--signer", key)
 
 
 @pytest.mark.parametrize("what", ["older", "missing", "another"])
@@ -141,8 +141,8 @@ def test_a_billionth_is_nothing_left(
     monkeypatch.chdir(tmp_path)
     assert "(delta 0), 0 is left." in " ".join(call("ledger").stdout.split())
     assert noise.per_unit() == "Laplace noise of scale 1 per unit of sensitivity"
-    said = fails(monkeypatch, capsys, "ledger", "--file", "nope.db")
-    assert "`fedprikl ledger --file nope.db --population NAME --set-epsilon 1`" in said
+    said = fails(monkeypatch, capsys, "ledger", "--ledger", "nope.db")
+    assert "`fedprikl ledger --ledger nope.db --population NAME --set-epsilon 1`" in said
 
 
 def test_files_with_the_same_fault_are_one_line(planned: Path) -> None:

@@ -46,7 +46,14 @@ def refusal(*arguments: object) -> str:
 def test_it_prints_columns_and_the_heaviest_cells(data: Path, tmp_path: Path) -> None:
     result = run(data, "-o", tmp_path / "ref.json", "--columns", "city,age", "--bins", 2)
     assert result.exit_code == 0, result.output
-    for words in ("city", "categories", "bins", "<= 9", "city=[red]Zug", "20 records in 6 cells"):
+    for words in (
+        "city",
+        "categories",
+        "bins",
+        "up to 9",
+        "city=[red]Zug",
+        "20 records in 6 cells",
+    ):
         assert words in result.stdout
     saved = Reference.load(tmp_path / "ref.json")
     expected = Reference.fit(FRAME, columns=["city", "age"], bins=2)

@@ -73,7 +73,7 @@ def test_estimate_and_verify_say_the_same_about_a_release(folder: Path) -> None:
     verified = call("verify", "release.json").stdout
     assert verified.startswith("unchanged since it was signed; compare the signer with the key you")
     signer = Release.load(folder / "release.json").signer
-    known = call("verify", "release.json", "--key", signer).stdout
+    known = call("verify", "release.json", "--signer", signer).stdout
     assert known.startswith(f"genuine\nsigner: {signer}\n")
     assert "genuine" not in verified
     assert verified.endswith(f"\n{words}\n")
@@ -106,7 +106,7 @@ def test_an_estimate_as_json_is_a_genuine_release(folder: Path) -> None:
     assert content["privacy"]["holds"] is True
     assert json.loads((folder / "release.json").read_text())["signature"] == document["signature"]
     verified = json.loads(
-        call("verify", "release.json", "--key", document["signer"], "--json").stdout
+        call("verify", "release.json", "--signer", document["signer"], "--json").stdout
     )
     assert verified["genuine"] is True
 
@@ -146,7 +146,7 @@ def test_a_changed_release_is_not_genuine(
     call("plan", "ref.json", "--clients", "12", "--records", "720")
     call("estimate", "plan.json", "clients")
     other = SigningKey.generate().public
-    assert "NOT genuine" in fails(monkeypatch, capsys, "verify", "release.json", "--key", other)
+    assert "NOT genuine" in fails(monkeypatch, capsys, "verify", "release.json", "--signer", other)
     document = json.loads((folder / "release.json").read_text())
     document["release"]["answers"][0]["value"] = 0.0
     (folder / "release.json").write_text(json.dumps(document))
@@ -156,7 +156,7 @@ def test_a_changed_release_is_not_genuine(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (["estimate", "plan.json", "nowhere"], "not a folder"),
+        (["estimate", "plan.json", "nowhere"], "no file or folder nowhere"),
         (["estimate", "none.json", "clients"], "Cannot read the plan"),
         (["estimate", "plan.json", "clients", "--reference", "public.csv"], "holds data"),
         (["estimate", "plan.json", "few"], "needs 3"),

@@ -70,7 +70,7 @@ def test_a_taken_port_is_told(app: typer.Typer) -> None:
 
 
 def test_a_malformed_key_is_wrong_usage(app: typer.Typer) -> None:
-    assert call(app, "--key", "abc").exit_code == 2
+    assert call(app, "--signer", "abc").exit_code == 2
     assert call(app, "--port", "70000").exit_code == 2
 
 

@@ -63,9 +63,9 @@ def test_the_key_is_that_of_the_releases(
 ) -> None:
     static = ("--static", str(tmp_path / "public"))
     key = SigningKey.load("aggregator.pem").public
-    call("serve", "history.db", "--key", key, *static)
+    call("serve", "history.db", "--signer", key, *static)
     other = SigningKey.generate().public
-    error = fails(monkeypatch, capsys, "serve", "history.db", "--key", other, *static)
+    error = fails(monkeypatch, capsys, "serve", "history.db", "--signer", other, *static)
     assert "are not signed by the key that you gave" in " ".join(error.split())
 
 

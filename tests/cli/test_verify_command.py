@@ -163,7 +163,7 @@ def test_a_malformed_key_is_called_malformed(
 ) -> None:
     file = tmp_path / "release.json"
     file.write_text(json.dumps(genuine))
-    result = runner.invoke(app, ["verify", str(file), f"--key={key}"])
+    result = runner.invoke(app, ["verify", str(file), f"--signer={key}"])
     assert result.exit_code == 2
     assert "malformed" in result.output
     assert "genuine" not in result.output
@@ -177,7 +177,7 @@ def test_a_release_is_shown_with_its_verdict_and_plan(
     mine = SignedPlan.sign(world.plan(cohort=9), world.key)
     plan.write_text(json.dumps(mine.to_dict()))
     upper = genuine["signer"].upper()
-    said = runner.invoke(app, ["verify", str(file), "--key", upper, "--plan", str(plan)]).stdout
+    said = runner.invoke(app, ["verify", str(file), "--signer", upper, "--plan", str(plan)]).stdout
     assert genuine["release"]["verdict"]["statement"] in said
     assert f"serial 0, valid for ever, signed by {world.key.public}" in said
     other = SignedPlan.sign(world.plan(cohort=9, serial=7), world.key)

@@ -59,7 +59,7 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
         ("cli.verify_command.check_key", ("verify", "plan.json"), "duckdb"),
         (
             "cli.federate_command.check_key",
-            ("federate", "some-superlink", "--key", "ab" * 32),
+            ("federate", "some-superlink", "--signer", "ab" * 32),
             "sleep",
         ),
     ],

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from deploy.small_world import write_node_key
 
 from fedprikl.cli.running import check_node_key
 from fedprikl.cli.site_command import _parse
 from fedprikl.deployment.flower.organiser import check_connection
 from fedprikl.deployment.host import Company
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
+from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError, FedPriKLError
 from fedprikl.front.series import read_status
 from fedprikl.monitoring.history import HISTORY, History

@@ -28,7 +28,6 @@ from deploy.loopback import CONNECTION, Loopback
 from deploy.small_world import (
     node_configs,
     set_up_aggregator,
-    write_node_key,
     write_plan,
     write_sites,
 )
@@ -38,6 +37,7 @@ from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.privates import Runtime
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site import Envelope
+from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import MessageDecodeError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Invitation, Release, SealingKey, SigningKey, Step

@@ -17,7 +17,6 @@ from socket import create_server
 
 import httpx
 import pytest
-from deploy.small_world import write_node_key
 from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.exit import ExitCode
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
@@ -27,7 +26,7 @@ from fedprikl.deployment.flower import privates
 from fedprikl.deployment.flower.executor import no_task_words
 from fedprikl.deployment.flower.organiser import check_connection
 from fedprikl.deployment.flower.privates import in_plain_words
-from fedprikl.deployment.tls import check_relay, write_certificates
+from fedprikl.deployment.tls import check_relay, write_certificates, write_node_key
 from fedprikl.errors import DeploymentError
 
 RELAY = "relay.example.org:9443"

@@ -40,7 +40,7 @@ def test_federate_takes_only_the_release_of_its_own_run(
         return iter(kept)
 
     key = SigningKey.load(Home(federation.home).signing_key).public
-    line = ["federate", "relay", "--key", key, "--clients", str(len(federation.files))]
+    line = ["federate", "relay", "--signer", key, "--clients", str(len(federation.files))]
     monkeypatch.setattr(organiser, "_flwr_run", real)
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output + repr(result.exception)

@@ -440,7 +440,7 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
         str(folder / "plan.json"),
         "--federation",
         "relay",
-        "--aggregator",
+        "--signer",
         key,
     ]
     line += ["--history", str(tmp_path / "history.db"), "--ledger", str(tmp_path / "none.db")]

@@ -19,7 +19,11 @@ pytestmark = pytest.mark.slow
 
 CHAINS = (
     ("tutorial.md", "howto/files.md", "howto/reading-a-report.md"),
-    ("howto/monitoring.md",),
+    ("monitoring.md",),
+    ("howto/replaying.md",),
+    ("howto/models.md",),
+    ("howto/one-table.md",),
+    ("howto/coming-from.md",),
     ("howto/python.md",),
     ("howto/choosing-epsilon.md",),
 )
@@ -31,14 +35,13 @@ ELSEWHERE = {
     "divergences.md": "tests/docs/test_divergences_page.py",
     "extending.md": "tests/extending/page.py",
     "ledger.md": "tests/docs/test_ledger_page.py",
-    "monitoring.md": "tests/docs/test_monitoring_page.py",
     "secure-sum.md": "tests/secure_sum/test_docs.py",
     "verdict.md": "tests/docs/test_verdict_page.py",
 }
 GROUP: Any = typer.main.get_command(app)
 COMMANDS: Any = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(None)}
-for group in [each for each in COMMANDS.values() if hasattr(each, "commands")]:
-    COMMANDS |= {f"monitor {name}": each for name, each in group.commands.items()}
+for of, group in [each for each in COMMANDS.items() if hasattr(each[1], "commands")]:
+    COMMANDS |= {f"{of} {name}": each for name, each in group.commands.items()}
 runner = CliRunner()
 
 

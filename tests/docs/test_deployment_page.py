@@ -26,7 +26,14 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("flwr")
 PAGE = "deployment.md"
-NOT_RUN = ("pip install", "flwr supernode register", "federate", "flwr run", "fedprikl prune")
+NOT_RUN = (
+    "fedprikl federation",
+    "pip install",
+    "flwr supernode register",
+    "federate",
+    "flwr run",
+    "fedprikl prune",
+)
 runner = CliRunner()
 
 

@@ -196,7 +196,7 @@ BAD_CLIENTS: dict[str, tuple[Callable[[Population], Any], str]] = {
     "too few": (lambda people: people.frames(pl.DataFrame)[:2], "holds 2 clients"),
     "none": (lambda _: [], "holds 0 clients"),
     "a column is missing": (bad_columns, "client 6: The data frame has no column 'plan'"),
-    "no such folder": (lambda _: "nowhere", "not a folder"),
+    "no such folder": (lambda _: "nowhere", "no file or folder"),
     "no such file": (lambda _: ["a.csv", "b.csv", "c.csv"], "no file or folder a.csv"),
     "the same frame": (same_frame, "same records"),
     "the same file": (lambda _: ["clients/client 1.csv"] * 3, "listed twice"),

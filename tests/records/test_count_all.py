@@ -125,7 +125,7 @@ def test_dates_and_times_are_cut_at_their_quantiles(tmp_path: Path) -> None:
     expected = Reference.fit(times, bins=4)
     (column,) = expected.domain.encoder.columns  # type: ignore[union-attr]
     assert isinstance(column, Times)
-    assert [column.label(level) for level in (0, 3)] == ["<= 2020-01-07 12:00:00", "> 2020-01-21 12:00:00"]  # fmt: skip  # noqa: E501
+    assert [column.label(level) for level in (0, 3)] == ["up to 2020-01-07 12:00:00", "over 2020-01-21 12:00:00"]  # fmt: skip  # noqa: E501
     paths = []
     for name, frame in {"texts": texts, "times": times, "zoned": zoned}.items():
         for unit in ("ms", "us", "ns"):

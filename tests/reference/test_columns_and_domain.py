@@ -44,11 +44,11 @@ def test_every_kind_of_frame_gives_the_same_reference(frame: Any) -> None:
     assert reference.fingerprint == Reference.fit(pl.DataFrame(ROWS), bins=2).fingerprint
     labels = [reference.domain.label(cell) for cell in range(reference.domain.size)]
     assert labels == [
-        "city=Basel, age=<= 31, smoker=True",
+        "city=Basel, age=up to 31, smoker=True",
         "city=Basel, age=missing, smoker=True",
-        "city=Bern, age=<= 31, smoker=False",
-        "city=Zug, age=> 31, smoker=missing",
-        "city=missing, age=> 31, smoker=True",
+        "city=Bern, age=up to 31, smoker=False",
+        "city=Zug, age=over 31, smoker=missing",
+        "city=missing, age=over 31, smoker=True",
         "other",
     ]
     assert reference.count(frame(ROWS)).tolist() == [1, 1, 1, 1, 1, 0]
@@ -135,10 +135,10 @@ def test_bins_are_cut_at_quantiles_and_open_ended() -> None:
     values = [-1e9, 25.0, 25.1, 76.0, 1e9, float("inf"), None, float("nan")]
     assert encode(column, values) == [0, 0, 1, 3, 3, 3, 4, 4]
     assert [column.label(level) for level in range(5)] == [
-        "<= 25",
-        "(25, 50]",
-        "(50, 75]",
-        "> 75",
+        "up to 25",
+        "25 to 50",
+        "50 to 75",
+        "over 75",
         "missing",
     ]
 

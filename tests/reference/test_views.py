@@ -53,13 +53,13 @@ def test_one_view_per_column_then_the_pairs() -> None:
     plan, age, city, both, _ = reference.views
     assert plan.labels == ("basic", "plus", "missing")
     assert plan.mass.tolist() == [3.0, 2.0, 1.0, 0.0]
-    assert age.labels == ("<= 34", "> 34", "missing")
+    assert age.labels == ("up to 34", "over 34", "missing")
     assert city.labels == ("Bern", "Zug")  # nothing is missing there
     assert both.labels == (
-        "age=<= 34, plan=basic",
-        "age=<= 34, plan=plus",
-        "age=> 34, plan=basic",
-        "age=> 34, plan=missing",
+        "age=up to 34, plan=basic",
+        "age=up to 34, plan=plus",
+        "age=over 34, plan=basic",
+        "age=over 34, plan=missing",
         "age=missing, plan=basic",
     )
     assert both.mass.tolist() == [1.0, 2.0, 1.0, 1.0, 1.0, 0.0]

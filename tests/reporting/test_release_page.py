@@ -11,9 +11,10 @@ from fedprikl.documents import LARGEST
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.protocol.release import ColumnAnswer
-from fedprikl.reporting import release_page, release_summary
+from fedprikl.reporting import facts, release_page, release_summary
+from fedprikl.reporting.charts import PLOT
 from fedprikl.reporting.facts import column_lines
-from fedprikl.reporting.release_page import column_story
+from fedprikl.reporting.release_page import column_story, ranking_chart
 from tests.reporting.releases import (
     COLUMNS,
     HOSTILE,
@@ -152,13 +153,26 @@ def test_no_drift_says_what_that_means() -> None:
     assert "What has drifted" not in text
 
 
-def test_no_threshold_stands_on_the_scale_of_columns() -> None:
-    """What is shown there is read off the counts; what is judged are other numbers."""
+def test_a_bar_stands_beside_what_no_drift_gives_and_another_beside_its_threshold() -> None:
+    """What is judged are other numbers than the tv that is shown: a thin bar of their own."""
+    found = SCENES["two of six"]
+    order = facts.ranked(found.columns)
+    chart = ranking_chart(order)
+    for each in order:
+        assert f"{each.statistics[0].times}x its threshold" in chart
+    dashed = re.findall(r'<line x1="([0-9.]+)%"[^>]*stroke-dasharray="4 2"', chart)
+    assert dashed == [f"{PLOT / 2:.2f}"] * len(found.columns)
+    ends = [float(x) for x in re.findall(r'width="([0-9.]+)%" height="4"', chart)]
+    assert [end > PLOT / 2 for end in ends] == [each.drifted for each in order]
+
+
+def test_verdicts_say_which_numbers_they_rest_on() -> None:
     text = release_page(no_party_trusted(), PLAN, {})
     assert "not even sums: every client added noise" in text
     for page in (text, release_page(SCENES["two of six"], PLAN, {})):
-        assert "The verdicts rest on other numbers" in page
-        assert '<li class="mark">' not in page
+        assert "The thin bar is what the verdict rests on" in page
+        assert '<li class="chance">expected without drift</li>' in page
+        assert '<li class="mark">threshold of the thin bar</li>' in page
 
 
 def test_hostile_texts_are_shown_and_do_nothing() -> None:

@@ -4,10 +4,13 @@ Exit codes: 0 done, 1 it failed (the message says why), 2 usage, 130 stopped by 
 """
 
 import ast
+import inspect
 import os
+import re
 import signal
 import sys
 import warnings
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -25,10 +28,12 @@ if TYPE_CHECKING:  # newer versions of typer bring their own
     import click
 
 
-COMMANDS = (  # in the order of `--help`
-    *("demo", "reference", "plan", "estimate", "verify", "ledger", "audit", "monitor", "serve"),
-    *("keys", "relay", "aggregator", "site", "federate", "prune"),
-)
+SECTIONS = {  # of `--help`, each in the order of use
+    "One round": ("demo", "reference", "plan", "audit", "estimate", "verify", "ledger"),
+    "Over time": ("monitor", "serve"),
+    "Between machines": ("federation", "keys", "relay", "aggregator", "site", "federate", "prune"),
+}
+COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
 
 
@@ -53,8 +58,39 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: "click.Context", formatter: "click.HelpFormatter") -> None:  # noqa: ARG002
         """Names and lines of the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary_of(name)) for name in COMMANDS])
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, summary_of(name)) for name in names])
+
+    def invoke(self, ctx: "click.Context") -> Any:
+        """Runs a command; its errors name options as they are typed."""
+        try:
+            return super().invoke(ctx)
+        except FedPriKLError as error:
+            called = self.get_command(ctx, ctx.invoked_subcommand or "")
+            every = [called, *getattr(called, "commands", {}).values()]
+            names = {
+                param.name: param.opts[0] for one in every for param in getattr(one, "params", ())
+            }
+            error.args = (as_typed(str(error), names),)
+            raise
+
+
+def as_typed(text: str, options: Mapping[str | None, str]) -> str:
+    """The text with options, by the names of Python's parameters, in place of the parameters.
+
+    A parameter is known by its underscore, by backquotes, or by standing before "must" or "=".
+
+    >>> as_typed("`trust` is good, false_alarm too.", {"trust": "--trust", "false_alarm": "--f"})
+    '--trust is good, --f too.'
+    """
+    for name, option in options.items():
+        if name is not None and option.startswith("--"):
+            text = re.sub(f"`{name}`|\\b(?:The )?{name}(?= must )", option, text)
+            text = re.sub(f"\\b{name}='(\\w+)'", rf"{option} \1", text)
+            if "_" in name:
+                text = re.sub(rf"(?<![\w'\"/.-]){name}(?![\w'\"/-]|\.\w)", option, text)
+    return text
 
 
 def summary_of(name: str) -> str:
@@ -74,12 +110,25 @@ def _command(name: str) -> "click.Command":
     with importing():
         module = import_module(f"fedprikl.cli.{function}")
     if hasattr(module, "commands"):
-        return typer.main.get_command(module.commands)
+        group = typer.main.get_command(module.commands)
+        for each in getattr(group, "commands", {}).values():
+            _restore_help(each)
+        return group
     alone = typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
     )
     alone.command(name)(getattr(module, function))
-    return typer.main.get_command(alone)
+    return _restore_help(typer.main.get_command(alone))
+
+
+def _restore_help(command: "click.Command") -> "click.Command":
+    """The command, with the help of its arguments: click 8.5 drops what typer 0.20 gives it."""
+    assert command.callback is not None  # noqa: S101  it is a function of ours
+    declared = inspect.signature(command.callback).parameters
+    for param in command.params:
+        if param.name in declared and getattr(param, "help", "") is None:
+            param.help = declared[param.name].annotation.__metadata__[0].help
+    return command
 
 
 # Of the environment; the last two are of the experiments and of the tests.
@@ -90,7 +139,12 @@ VARIABLES = frozenset(
 app = typer.Typer(
     name="fedprikl",
     cls=Commands,
-    help="Federated, differentially private estimation of the KL divergence D(Pi || P).",
+    help=(
+        "Has the population drifted from the data our model was trained on, and in which columns? "
+        "Find out without collecting anybody's data.\n\n"
+        "fedprikl compares the records of all clients together with a public reference, under "
+        "differential privacy."
+    ),
     no_args_is_help=True,
     rich_markup_mode=None,  # rich takes as long to load as all else that --help needs
     pretty_exceptions_enable=False,

@@ -24,6 +24,7 @@ from fedprikl.demo.flights import CLIENT, DRIFTED, FlightTable
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import InvalidInputError
 from fedprikl.front import Comparison, compare
+from fedprikl.libraries import check_plan_extra
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.protocol import Answer, ColumnAnswer, Policy, Release
 from fedprikl.records import fit_reference
@@ -209,7 +210,7 @@ def by_hand(folder: Path, *, clients: int, records: int, epsilon: float) -> list
         f"cd {shlex.quote(str(folder))}",
         f"fedprikl reference reference.csv -o ref.json --client-column {CLIENT}",
         f"fedprikl plan ref.json --clients {clients} --records {records} --epsilon {epsilon:g} "
-        f"--population {POPULATION}",
+        f"--population {POPULATION}{more}",
         f"fedprikl estimate plan.json aircraft{more}",
         "fedprikl verify release.json",
         f"fedprikl ledger --population {POPULATION}",
@@ -262,6 +263,7 @@ def demo_command(
 
     Example: `fedprikl demo --keep flights --report demo.html`
     """
+    check_plan_extra()
     if seed < 0:
         raise InvalidInputError(f"The seed must not be negative, got {seed}.")
     check_epsilon(epsilon)

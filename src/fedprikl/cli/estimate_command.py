@@ -28,16 +28,35 @@ from fedprikl.cli.release_output import exit_on_drift, print_release, write_rele
 from fedprikl.front import Comparison, compare
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SignedPlan
+from fedprikl.records import DatabaseTable, NoClient
 
 
 @grouped
 def estimate_command(
     plan: PlanFile,
-    clients: Annotated[Path, typer.Argument(help="A folder with one file or folder per client.")],
     limits: Limits,
     csv: CsvOptions,
     files: ReleaseFiles,
+    clients: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder with one file or folder per client; or one table (--client-column)."
+        ),
+    ] = None,
     reference: ReferenceFile = None,
+    client_column: Annotated[
+        str | None,
+        typer.Option(help="CLIENTS is one table, and this column of it has the client ids."),
+    ] = None,
+    no_client: Annotated[
+        NoClient,
+        typer.Option(help="What becomes of rows without an id; one-each: a client each."),
+    ] = "refuse",
+    data: Annotated[
+        str | None,
+        typer.Option(help="In place of CLIENTS, a database: sqlite:PATH or duckdb:PATH."),
+    ] = None,
+    table: Annotated[str, typer.Option(help="With --data: its table or view, like visits.")] = "",
     ledger: LedgerFile = LEDGER,
     key: KeyFile = KEY,
     skip_bad_files: SkipBadFiles = False,
@@ -52,12 +71,17 @@ def estimate_command(
     was drawn, run it again: it finishes the release that was charged, and charges nothing.
 
     Example: `fedprikl estimate plan.json clients/ --ledger ledger.db`
+
+    Example: `fedprikl estimate plan.json flights.parquet --client-column tailnum --no-client drop`
+
+    Example: `fedprikl estimate plan.json --data sqlite:clinic.db --table visits --client-column id`
     """
+    records, place = _records(clients, data, table, client_column)
     signed = SignedPlan.load(plan)
     inputs = (plan, reference or plan.parent / "ref.json", ledger, key)
     output, report = files.output, files.report
     force = files.force or _left_behind((output, report), ledger, signed.plan.population)
-    check_outputs(output, report, force=force, inputs=inputs, clients=clients)
+    check_outputs(output, report, force=force, inputs=inputs, clients=place)
     pi = reference_of(plan, signed, reference)
 
     def keep(found: Comparison) -> None:
@@ -67,11 +91,13 @@ def estimate_command(
     with shown_progress() as progress:
         result = compare(
             pi,
-            clients,
+            records,
             signed,
             ledger=ledger,
             key=key,
             releases=(output.parent,),
+            client=client_column,
+            no_client=no_client,
             csv_format=csv.format,
             skip_bad_files=skip_bad_files,
             largest_epsilon=limits.largest_epsilon,
@@ -86,9 +112,23 @@ def estimate_command(
     else:
         print_release(release, absent)
         say(f"\nBudget left for {result.plan.population}: epsilon {result.epsilon_left:.3g}")
-        say(f"signer, for `fedprikl verify --key`: {release.signer}")
+        say(f"signer, for `fedprikl verify --signer`: {release.signer}")
         say(f"release: {output}\nreport: {report}")
     exit_on_drift(release, fail_on_drift)
+
+
+def _records(
+    clients: Path | None, data: str | None, table: str, column: str | None
+) -> tuple[Path | DatabaseTable, Path]:
+    """What is compared, and the file or folder that holds it."""
+    if clients is not None and data is None:
+        return clients, clients
+    if clients is not None or data is None:
+        raise typer.BadParameter("Give the clients' files, or a database with --data: one of both.")
+    found = DatabaseTable(data, table)
+    if column is None:
+        raise typer.BadParameter("With --data, name the column of client ids: --client-column.")
+    return found, found.path
 
 
 def _left_behind(outputs: Sequence[Path], ledger: Path, population: str) -> bool:

@@ -71,13 +71,13 @@ def federate_command(
     Says what it waits for. Stops the run on Ctrl-C and after --timeout: the aggregator then
     releases and charges nothing. Exit code 1, with the reason, if there is no release.
 
-    Example: `fedprikl federate my-superlink --plan plan.json --key 3f5a... --clients 20`
+    Example: `fedprikl federate my-superlink --plan plan.json --signer 3f5a... --clients 20`
     """
     check_flower()
     key = check_key(key)
     if not key:
         raise typer.BadParameter(
-            "--key is empty: without the aggregator's key the relay could make a release itself."
+            "--signer is empty: without the aggregator's key the relay could make a release itself."
         )
     output, report = files.output, files.report
     check_outputs(output, report, force=files.force, inputs=(plan, roster))

@@ -47,7 +47,7 @@ def keys_command(
         return
     say(f"home: {place.folder}")
     say(f"sealing key, for `fedprikl plan --aggregator`: {sealing}")
-    say(f"signing key, for `fedprikl verify --key`: {signing}")
+    say(f"signing key, for `fedprikl verify --signer`: {signing}")
 
 
 def _show_identity(place: Home, json: bool) -> None:

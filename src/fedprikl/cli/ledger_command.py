@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from fedprikl.cli.console import notes, print_json, say, show, show_table, shown
-from fedprikl.cli.options import Json, check_apart
+from fedprikl.cli.options import LEDGER, Json, check_apart
 from fedprikl.documents import to_plain
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, Unit, total_epsilon
@@ -25,7 +25,7 @@ _STATES = {
 
 
 def ledger_command(
-    file: Annotated[Path, typer.Option("--file", help="The ledger.")] = Path("ledger.db"),
+    file: Annotated[Path, typer.Option("--ledger", help="The privacy ledger.")] = LEDGER,
     population: Annotated[
         str | None, typer.Option(help="Show this population only, with all its rounds.")
     ] = None,
@@ -63,7 +63,7 @@ def ledger_command(
     if backup is not None or restore is not None:
         others = (population, set_epsilon, set_delta, unit)
         if any(other is not None for other in (*others, backup and restore)):
-            raise typer.BadParameter("--backup and --restore stand alone, but for --file.")
+            raise typer.BadParameter("--backup and --restore stand alone, but for --ledger.")
         _copy(file, backup, restore, json)
         return
     _check_options(file, population, set_epsilon, {"--set-delta": set_delta, "--unit": unit})
@@ -115,8 +115,8 @@ def _check_options(
         raise typer.BadParameter("--set-epsilon needs --population: whose budget is it?")
     if set_epsilon is None and not file.exists():
         raise LedgerError(
-            f"There is no ledger at {file}. Check --file. `fedprikl estimate` creates one, and so "
-            f"does `fedprikl ledger --file {shlex.quote(str(file))} --population NAME "
+            f"There is no ledger at {file}. Check --ledger. `fedprikl estimate` creates one, "
+            f"and so does `fedprikl ledger --ledger {shlex.quote(str(file))} --population NAME "
             "--set-epsilon 1`."
         )
 

@@ -25,6 +25,7 @@ from fedprikl.cli.options import (
     check_key,
     given_of,
     grouped,
+    in_panels,
     load_reference,
 )
 from fedprikl.cli.release_output import DRIFT_FOUND, STYLES
@@ -53,7 +54,15 @@ from fedprikl.store import write_whole
 
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
 OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_files")
-OF_FEDERATIONS = ("aggregator", "least_clients", "roster")
+OF_FEDERATIONS = ("signer", "least_clients", "roster")
+
+PANELS = {
+    "What is counted": ("reference", "counted", "separator", "encoding", "skip_bad_files"),
+    "Who, in a federation": ("federation", "signer", "least_clients", "roster"),
+    "Privacy": ("ledger", "key", "largest_epsilon", "largest_delta"),
+    "Who is told": ("site", "metrics", "webhook", "webhook_secret", "command"),
+    "How": ("history", "note", "json"),
+}
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -178,6 +187,7 @@ class _Telling:
 
 
 @commands.command("run")
+@in_panels(PANELS)
 @grouped
 def run_command(
     context: typer.Context,
@@ -202,7 +212,7 @@ def run_command(
             help="Instead of clients' files: name of the SuperLink connection in Flower's config."
         ),
     ] = "",
-    aggregator: Annotated[
+    signer: Annotated[
         str, typer.Option(help="With --federation: the aggregator's public signing key.")
     ] = "",
     least_clients: Annotated[
@@ -225,7 +235,7 @@ def run_command(
 
     Example: `fedprikl monitor run plan.json clients/ --site public --metrics fedprikl.prom`
 
-    Example: `fedprikl monitor run plan.json --federation my-superlink --aggregator 3f5a...`
+    Example: `fedprikl monitor run plan.json --federation my-superlink --signer 3f5a...`
     """
     _check_usage(context, federated=bool(federation))
     policy = limits.policy
@@ -236,11 +246,10 @@ def run_command(
         check_flower()
         from fedprikl.deployment.flower.organiser import FederatedSeries
 
-        public = check_key(aggregator)
+        public = check_key(signer)
         if not public:
             raise typer.BadParameter(
-                "--federation needs the aggregator's key, or anybody could make releases: "
-                "--aggregator."
+                "--federation needs the aggregator's key, or anybody could make releases: --signer."
             )
         check_limits(signed.plan, policy)
         runner = FederatedSeries(
@@ -286,6 +295,7 @@ def run_command(
 
 
 @commands.command("status")
+@in_panels(PANELS)
 @grouped
 def status_command(
     plan: PlanFile, files: SeriesFiles, audience: Audience, json: Json = False
@@ -298,6 +308,7 @@ def status_command(
 
 
 @commands.command("acknowledge")
+@in_panels(PANELS)
 @grouped
 def acknowledge_command(
     plan: PlanFile,
@@ -322,6 +333,7 @@ def acknowledge_command(
 
 
 @commands.command("rebaseline")
+@in_panels(PANELS)
 @grouped
 def rebaseline_command(
     plan: PlanFile,
@@ -347,6 +359,7 @@ def rebaseline_command(
 
 
 @commands.command("verify")
+@in_panels(PANELS)
 @grouped
 def verify_command(plan: PlanFile, files: SeriesFiles) -> None:
     """Checks the history, the signatures of its releases, and what the ledger was charged.

@@ -1,6 +1,7 @@
 """Options that several commands have, and the checks of what they name: keys, plans, files."""
 
 import contextlib
+import copy
 import functools
 import inspect
 import os
@@ -9,7 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -36,7 +37,8 @@ LEDGER = Path("ledger.db")
 KeyFile = Annotated[Path, typer.Option(help="The aggregator's signing key; made if it is missing.")]
 KEY = Path("aggregator.pem")
 PublicKey = Annotated[
-    str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
+    str,
+    typer.Option("--signer", help="The aggregator's public signing key, 64 hexadecimal digits."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Group = tuple[list[inspect.Parameter], Callable[..., object]]  # options, and what they become
@@ -96,9 +98,45 @@ def _spread_out(command: Callable[..., None], groups: Mapping[str, Group]) -> Ca
             given[name] = gather(**{each.name: given.pop(each.name) for each in own})
         command(**given)
 
-    run.__annotations__ = {each.name: each.annotation for each in options}
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    return run
+    return _with_options(run, options)
+
+
+def _with_options(
+    command: Callable[..., None], options: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """The same command; typer reads these parameters off it."""
+    command.__annotations__ = {each.name: each.annotation for each in options}
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return command
+
+
+def in_panels(
+    panels: Mapping[str, Sequence[str]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command whose help shows its options in these panels, in this order.
+
+    Every option is in a panel; a panel may name options that only other commands have.
+    """
+    places = {
+        name: (title, place) for title, names in panels.items() for place, name in enumerate(names)
+    }
+    titles = list(panels)
+
+    def arrange(command: Callable[..., None]) -> Callable[..., None]:
+        before, options = [], []
+        for known in inspect.signature(command).parameters.values():
+            info = next(iter(getattr(known.annotation, "__metadata__", ())), None)
+            if not isinstance(info, typer.models.OptionInfo):
+                before.append(known)
+                continue
+            own = copy.copy(info)  # several commands share it
+            own.rich_help_panel = places[known.name][0]
+            kind: Any = get_args(known.annotation)[0]
+            options.append(known.replace(annotation=Annotated[kind, own]))
+        options.sort(key=lambda each: (titles.index(places[each.name][0]), places[each.name][1]))
+        return _with_options(command, [*before, *options])
+
+    return arrange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +199,8 @@ def check_key(text: str) -> str:
     key = text.strip().lower()
     if key and not re.fullmatch("[0-9a-f]{64}", key):
         raise typer.BadParameter(
-            "--key is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` prints "
-            "them. Nothing was checked."
+            "--signer is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` "
+            "prints them. Nothing was checked."
         )
     return key
 

@@ -1,6 +1,7 @@
 """`fedprikl plan`: fix what all parties agree on, before any private data is touched."""
 
 import math
+import shlex
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,11 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, show, show_table, shown
-from fedprikl.cli.options import Force, Json, check_outputs, grouped, load_reference, passed_on
+from fedprikl.cli.option_file import Source, Write, options_text
+from fedprikl.cli.options import (
+    Force,
+    Json,
+    Limits,
+    check_outputs,
+    grouped,
+    in_panels,
+    load_reference,
+    passed_on,
+)
 from fedprikl.cli.release_output import plan_words
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
+from fedprikl.front.checking import check_limits
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.cases import WORDS
 from fedprikl.planning.known import SumCost
@@ -60,6 +72,22 @@ WANTED = {  # parameters of `plan_round`
     "empty": "With --unit client: a client without records draws from the reference, or stays "
     "away. One with too few always fills up from the reference.",
     "aggregator": "Public key to seal answers to, from `fedprikl keys`; for federations.",
+}
+PANELS = {
+    "What is asked": ("ask", "tolerate", "false_alarm", "control", "skew", "threshold"),
+    "Who takes part": ("clients", "records", "population", "trust", "roster", "aggregator"),
+    "Privacy": (
+        *("epsilon", "delta", "releases", "unit", "per_client", "typical_records", "empty"),
+        *("largest_epsilon", "largest_delta"),
+    ),
+    "When": (
+        *("every", "first", "until", "time_column", "time_zone", "window"),
+        *("serial", "valid_days", "valid_until"),
+    ),
+    "How": (
+        *("payload", "most_records", "cohort", "design_effect", "source", "write", "key"),
+        *("output", "force", "explain", "json"),
+    ),
 }
 DAY = ["%Y-%m-%d"]
 
@@ -149,12 +177,15 @@ class When:
         return end.replace(microsecond=0)
 
 
+@in_panels(PANELS)
 @passed_on(plan_round, "wanted", WANTED)
 @grouped
 def plan_command(
+    context: typer.Context,
     reference: Annotated[Path, typer.Argument(help="The reference, from `fedprikl reference`.")],
     wanted: dict[str, Any],
     when: When,
+    limits: Limits,
     epsilon: Annotated[float, typer.Option(help="Privacy budget of all planned releases.")] = 1.0,
     ask: Annotated[
         list[str] | None,
@@ -177,6 +208,8 @@ def plan_command(
     key: Annotated[
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
     ] = None,
+    source: Source = None,  # noqa: ARG001  its callback reads it
+    write: Write = None,
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
     force: Force = False,
@@ -197,9 +230,16 @@ def plan_command(
 
     Example: `fedprikl plan ref.json --clients 3000 --records 340000 --unit client`
 
+    Example: `fedprikl plan --from plan.toml --epsilon 0.5`
+
     Example: `fedprikl plan ref.json --clients 40 --records 9000 --every week --until 2027-12-31
     --time-column departed_at`
     """
+    if write is not None:
+        check_outputs(write, force=force, inputs=(reference, key, roster))
+        write_whole(write, options_text(context))
+        say(f"options: {write}. Edit them, then: fedprikl plan --from {shlex.quote(str(write))}")
+        return
     clients, records = wanted["clients"], wanted["records"]
     if records < clients:
         raise InvalidInputError(
@@ -219,6 +259,7 @@ def plan_command(
         series=series,
         **wanted,
     )
+    check_limits(planned.plan, limits.policy)
     plan = planned.plan.changed(
         serial=int(begin.timestamp()) if when.serial is None else when.serial,
         valid_from=begin.isoformat(),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from fedprikl.reference.rows import quoted_names
 from fedprikl.reference.values import MISSING_TEXTS
 
 SHOWN = 10
+DATE = re.compile(r"'?\d{1,2}[./-]\d{1,2}[./-](\d\d)?\d\d'?")  # the year last
 CROWDED = 0.1  # cells per record
 UNIQUE = 0.5  # values per record
 ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
@@ -100,7 +102,7 @@ def reference_command(
         if missing is None:
             remarks.extend(_gaps(data, reference, csv_options.format))
         reference.save(output)
-    remarks.extend(_cautions(reference))
+    remarks.extend([*_format_hints(reference), *_cautions(reference)])
     for remark in remarks:
         notes.print(f"[yellow]note:[/yellow] {shown(remark)}")
     document = _document(reference, output) | {"notes": remarks}
@@ -143,6 +145,20 @@ def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
         "which texts are gaps with --missing."
         for name, seen in found.items()
         if seen
+    ]
+
+
+def _format_hints(reference: Reference) -> list[str]:
+    """What the file seems to be, where it was read as something else."""
+    columns = _columns(reference)
+    if len(columns) == 1 and (found := re.search("[;\t|]", columns[0].name)):
+        mark = "tab" if found[0] == "\t" else found[0]
+        return [f"The fields of the file seem to be separated by {mark}: --separator {mark!r}."]
+    return [
+        f"Column {column.name!r} holds {column.size - 1:,} categories that look like dates. Write "
+        "them as 2023-11-13, here and at every client, to have them read as dates."
+        for column in columns
+        if column.size > 2 and all(DATE.fullmatch(column.label(i)) for i in range(column.size - 1))
     ]
 
 

@@ -23,10 +23,10 @@ def verify_command(
 ) -> None:
     """Checks the signature of a release. Exit code 1 if it was changed or is not the key's.
 
-    Without --key it only shows that the release is as its signer made it; compare the signer with
-    the key you know.
+    Without --signer it only shows that the release is as its signer made it; compare the signer
+    with the key you know.
 
-    Example: `fedprikl verify release.json --key 3f5a...`
+    Example: `fedprikl verify release.json --signer 3f5a...`
     """
     key = check_key(key)
     found = verify(release, key=key, plan=plan)

@@ -15,7 +15,12 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedprikl.errors import DeploymentError, InvalidInputError
@@ -112,6 +117,14 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def write_secret(path: Path, content: bytes) -> None:
     """Readable by its owner only."""
     replace_file(path, content, mode=0o600)
+
+
+def write_node_key(path: Path) -> None:
+    """A SuperNode's key pair, like `ssh-keygen -t ecdsa -b 384`: path and path.pub."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    path.with_name(path.name + ".pub").write_bytes(public + b"\n")
 
 
 def refused_words(reason: str, relay: str) -> str:

@@ -39,13 +39,21 @@ class JudgedStatistic:
         return math.inf if self.exceeds else 0.0
 
     @property
+    def times(self) -> str:
+        """The ratio with two digits, or with as many as show that it is not 1."""
+        digits = 2
+        while digits < 17 and float(f"{self.ratio:.{digits}g}") == 1 and self.ratio != 1:
+            digits += 1
+        return f"{self.ratio:.{digits}g}"
+
+    @property
     def words(self) -> str:
         """What is tested, and how many times its threshold it is.
 
         >>> print(JudgedStatistic(name="tv", value=0.031, threshold=0.022, unit="").words)
         tv (1.4 times its threshold)
         """
-        return f"{WORDS.get(self.name, self.name)} ({_unlike_one(self.ratio)} times its threshold)"
+        return f"{WORDS.get(self.name, self.name)} ({self.times} times its threshold)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +191,3 @@ def joint_outcome(outcomes: Iterable[VerdictOutcome]) -> VerdictOutcome | None:
 def _listed(words: Sequence[str]) -> str:
     """Several things in one phrase."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def _unlike_one(ratio: float) -> str:
-    """A ratio with two digits, or with as many as show that it is not 1."""
-    digits = 2
-    while digits < 17 and float(f"{ratio:.{digits}g}") == 1 and ratio != 1:
-        digits += 1
-    return f"{ratio:.{digits}g}"

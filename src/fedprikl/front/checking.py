@@ -61,8 +61,7 @@ def check_limits(plan: Plan, policy: Policy) -> None:
         if not wanted <= largest:
             raise InvalidInputError(
                 f"The plan spends {name} {wanted:g} on one release, and at most {largest:g} is "
-                f"allowed. Raise --largest-{name} (in Python: largest_{name}) if you mean it, or "
-                "plan with less."
+                f"allowed. Raise largest_{name} if you mean it, or plan with less."
             )
 
 

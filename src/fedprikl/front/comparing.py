@@ -43,7 +43,7 @@ from fedprikl.protocol import (
     finish_round,
 )
 from fedprikl.protocol.round import plan_cohort
-from fedprikl.records import CsvFormat
+from fedprikl.records import CsvFormat, NoClient
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 
@@ -63,6 +63,8 @@ def compare(
     ledger: AnyLedger = "ledger.db",
     key: SigningKey | str | Path | None = None,
     releases: Iterable[str | Path] = (),
+    client: str | None = None,
+    no_client: NoClient = "refuse",
     csv_format: CsvFormat | None = None,
     skip_bad_files: bool = False,
     largest_epsilon: float = USUAL.largest_epsilon,
@@ -96,7 +98,9 @@ def compare(
     clients
         The records of each client: a list or a mapping {name: records} of data frames (pandas,
         polars, pyarrow), of arrays if the reference has no columns, or of CSV and Parquet files
-        (or folders of them); or one folder with a file or folder per client.
+        (or folders of them); or one folder with a file or folder per client. With `client`: one
+        table with the records of all clients: a data frame, a file (or a folder of its files), or
+        a `fedprikl.records.DatabaseTable`.
     plan
         What `fedprikl.plan` returned, a `Plan`, a `SignedPlan`, or the path of a plan file.
     ledger
@@ -109,6 +113,11 @@ def compare(
     releases
         Folders with earlier releases, or histories of them. A ledger older than one of them that
         `key` signed is refused; the ledger's own folder is always looked into.
+    client, no_client
+        The column of the table with the ids of the clients, and what becomes of rows without one:
+        "drop" leaves them out, "one-each" makes each a client of its own, "refuse" stops before
+        anything is charged. The privacy statement says which, whether or not there are any. Which
+        client a row belongs to is as public as who takes part. Ids are never shown.
     csv_format, skip_bad_files
         How CSV files are written, and whether sources that cannot be opened are left out.
     largest_epsilon, largest_delta
@@ -182,15 +191,16 @@ def compare(
     if (earlier := _finish(parties, ledger, at, made, keep)) is not None:
         return earlier
     check_plan(parties.signed, parties.policy, at)
-    sources = parties.find(clients)
-    trial = rehearse(server, sources.used, parties.reference, parties.policy, at)
+    sources = parties.find(clients) if not client else parties.split(clients, client, no_client)
+    trial = rehearse(server, sources.names, parties.reference, parties.policy, at)
     with open_ledger(ledger, map(Path, releases), parties.key.public) as book:
         if book is None:
             tell(NO_LEDGER)
         else:
             records = content_digests(sources.used, agreed.population, progress)
-            parties.open_account(book, trial, records, at=at)
-        members, away = parties.members(parties.count(sources.used))
+            parties.open_account(book, trial, records | sources.places, at=at)
+        counted = parties.count(sources.used) if sources.counted is None else sources.counted
+        members, away = parties.members(counted)
 
         def found(result: RoundResult) -> Comparison:
             out = sources.bad | away
@@ -203,6 +213,7 @@ def compare(
             rng=rng or np.random.default_rng(),
             leaves=leaves,
             report=_steps_done(progress),
+            no_client=no_client if client else "",
             keep=lambda result: keep(found(result)),
         )
         return found(result)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -32,18 +32,29 @@ from fedprikl.protocol.client import NO_RECORDS
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.records import (
     CsvFormat,
+    DatabaseTable,
     Days,
     FileRecords,
     FrameRecords,
+    NoClient,
     RecordCounts,
     check_all,
     check_once,
     count_all,
+    count_by_client,
+    open_table,
 )
 from fedprikl.records.sources import ANY, named_days
 from fedprikl.reference import Reference
 
 ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
+ONE_TABLE = (
+    "If it is one table with the records of all clients, name its column with their ids: "
+    "--client-column (in Python: client)."
+)
+
+
+TOO_FEW = "holds {} clients; a secure sum needs 3."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +63,14 @@ class ClientSources:
 
     used: dict[str, ClientRecords]
     bad: dict[str, str]
-    bad_words: str  # empty if all can be used
+    bad_words: str = ""  # empty if all can be used
+    counted: dict[str, RecordCounts] | None = None  # of one table, by made-up names of clients
+    places: dict[str, str] = field(default_factory=dict)  # of tables, beside those of files
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Of the clients that are asked."""
+        return self.used if self.counted is None else self.counted
 
 
 def find_clients(
@@ -84,7 +102,7 @@ def find_clients(
     check_once((s for s in used.values() if isinstance(s, Path)), by_name=days is not None)
     if len(used) < SMALLEST:
         where = clients if isinstance(clients, str | Path) else "The list of clients"
-        raise InvalidInputError(f"{where} holds {len(used)} clients; a secure sum needs 3.")
+        raise InvalidInputError(f"{where} {TOO_FEW.format(len(used))}")
     return ClientSources(used, bad, words)
 
 
@@ -118,7 +136,9 @@ def _named(clients: Any) -> dict[str, ClientRecords]:
 def _numbered(clients: Any) -> dict[str, ClientRecords]:
     single = _is_frame(clients) or isinstance(clients, np.ndarray | bytes)
     if single or not isinstance(clients, Iterable):
-        raise InvalidInputError(f"The clients are one {type(clients).__name__}. {ONE_EACH}")
+        raise InvalidInputError(
+            f"The clients are one {type(clients).__name__}. {ONE_EACH} {ONE_TABLE}"
+        )
     sources = list(clients)
     if any(isinstance(each, tuple) and len(each) == 2 and _is_frame(each[1]) for each in sources):
         raise InvalidInputError(
@@ -163,7 +183,11 @@ def _by_period(folder: Path) -> Path | dict[str, Path]:
 
 def _entries(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise InvalidInputError(f"{folder} is not a folder with one file per client.")
+        if folder.exists():
+            raise InvalidInputError(
+                f"{folder} is not a folder with one file per client. {ONE_TABLE}"
+            )
+        raise InvalidInputError(f"There is no file or folder {folder}. Check the path.")
     try:
         return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
     except OSError as error:
@@ -257,6 +281,25 @@ class LocalParties:
         if found.bad:
             self.note(f"Left out: {found.bad_words}")
         return found
+
+    def split(self, table: Any, column: str, no_client: NoClient) -> ClientSources:
+        """The clients of one table, counted in one pass; nothing of it leaves.
+
+        Refuses rows without a client, if they are to be refused.
+        """
+        counted = count_by_client(
+            open_table(table, format=self.form),
+            self.reference,
+            column,
+            no_client=no_client,
+            draw=draw_of(self.plan),
+        )
+        if len(counted) < SMALLEST:
+            raise InvalidInputError(f"The table {TOO_FEW.format(len(counted))}")
+        if isinstance(table, DatabaseTable):
+            return ClientSources({}, {}, counted=counted, places={table.place: ""})
+        source = Path(table) if isinstance(table, str | Path) else FrameRecords(table)
+        return ClientSources({"the table": source}, {}, counted=counted)
 
     def open_account(
         self, book: Ledger, rehearsed: Round, records: Mapping[str, str], *, at: str

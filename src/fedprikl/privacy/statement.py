@@ -11,6 +11,14 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.charges import Unit, check_unit
 
 ONE = "one number"
+# What became of rows without an id, where the clients are the ids of one table. It must not depend
+# on whether there were any.
+NO_CLIENT = {
+    "": "",
+    "drop": "Rows without an id were dropped.",
+    "one-each": "Each row without an id was a client of its own.",
+    "refuse": "A row without an id would have stopped the release.",
+}
 SEVERAL = 1.5  # records a client, from which on the unit matters
 
 
@@ -54,6 +62,7 @@ class PrivacyStatement:
     counted: int | None = None  # of a series: how many of its releases count one record
     series_epsilon: float | None = None  # that they give together
     series_delta: float | None = None
+    no_client: str = ""  # a key of `NO_CLIENT`: clients are the ids of one table
 
     def __post_init__(self) -> None:
         known = {each is None for each in (self.counted, self.series_epsilon, self.series_delta)}
@@ -61,6 +70,8 @@ class PrivacyStatement:
             raise InvalidInputError("A statement on a series says what its releases give together.")
         if (check_unit(self.unit) == "client") is not (self.per_client is not None):
             raise InvalidInputError("A statement on clients says how many records each gave.")
+        if self.no_client not in NO_CLIENT:
+            raise InvalidInputError("A statement says what became of rows without an id.")
         if self.away and self.unit == "record":
             raise InvalidInputError("Only where clients are protected may one stay away.")
 
@@ -91,6 +102,8 @@ class PrivacyStatement:
             lines += [self._protected, self._unprotected]
         if self.counted is not None:
             lines.append(self._over_the_series)
+        if self.no_client:
+            lines.append(f"Clients: the ids of one table. {NO_CLIENT[self.no_client]}")
         lines.append(f"Trusted: {self.trust} All parties follow the protocol (honest but curious).")
         return "\n".join(lines)
 

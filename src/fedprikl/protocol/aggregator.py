@@ -53,12 +53,14 @@ class Aggregator:
         source: NoiseSource = SECURE_NOISE,
         request: str = "",
         previous: str = "",
+        no_client: str = "",
         keep: Callable[[bytes], None] = lambda _: None,
     ) -> None:
         self._round, self._key, self._ledger = current, key, ledger
         self._trust = trust_of(current.plan)
         self._software, self._source, self._request = software, source, request
         self._keep = keep  # takes the signed release before the ledger closes the round
+        self._no_client = no_client  # what becomes of rows without an id, for the statement
         self._previous = previous  # fingerprint of the release before this one, in a series
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
         self.outcomes: dict[int, Outcome] = {}  # of cohorts that have ended
@@ -153,6 +155,7 @@ class Aggregator:
             simulation=state_of(rng),
             software=self._software,
             at=at,
+            no_client=self._no_client,
         )
 
     @property

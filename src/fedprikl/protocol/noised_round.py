@@ -194,6 +194,7 @@ class NoisedRound:
     simulation: str  # the state of the generator that debiases noisy counts; it makes no noise
     software: str
     at: str
+    no_client: str = ""  # of the privacy statement
 
     def to_bytes(self) -> bytes:
         """As the ledger keeps it."""
@@ -264,7 +265,9 @@ class NoisedRound:
     def _stated(self, plan: Plan, privacy: PrivacyStatement, held: float) -> PrivacyStatement:
         """The privacy statement, with whom it protects, and what the releases of a series do."""
         unit, per_client, away = plan.stated_unit
-        whom = replace(privacy, unit=unit, per_client=per_client, away=away)
+        whom = replace(
+            privacy, unit=unit, per_client=per_client, away=away, no_client=self.no_client
+        )
         if unit == "record":
             whom = replace(whom, held=held)
         if not plan.is_series:

@@ -201,6 +201,7 @@ def run_round(
     report: Callable[[StepCount], None] = lambda _: None,
     period: int | None = None,
     previous: str = "",
+    no_client: str = "",
     begin: Callable[[Round], None] = lambda _: None,
     keep: Callable[[RoundResult], None] = lambda _: None,
 ) -> RoundResult:
@@ -210,6 +211,9 @@ def run_round(
     `begin` is told the round before anything is sent, `keep` the result before the ledger closes
     the round: who writes both down knows after a crash which rounds never ended, and has every
     release that the ledger calls released. A round that ended in between `finish_round` finishes.
+
+    `no_client` says for the privacy statement what becomes of rows without an id, where the clients
+    are the ids of one table.
 
     Another `transport` carries the messages of the same clients; who leaves is then its affair.
     """
@@ -229,6 +233,7 @@ def run_round(
         software=software,
         source=source,
         previous=previous,
+        no_client=no_client,
         keep=lambda message: keep(result(message)),
     )
     aggregator.check_budget()

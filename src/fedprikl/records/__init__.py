@@ -8,25 +8,32 @@ from fedprikl.records.clients import (
     count_all,
     fit_reference,
     open_records,
+    open_table,
 )
 from fedprikl.records.counting import Draw, RecordCounts, draw_counts
+from fedprikl.records.database import DatabaseTable
 from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import Days, check_once, data_files, register_source
+from fedprikl.records.table import NoClient, count_by_client
 
 __all__ = [
     "CsvFormat",
+    "DatabaseTable",
     "Days",
     "Draw",
     "FileRecords",
     "FrameRecords",
+    "NoClient",
     "RecordCounts",
     "TimeSlice",
     "check_all",
     "check_once",
     "count_all",
+    "count_by_client",
     "data_files",
     "draw_counts",
     "fit_reference",
     "open_records",
+    "open_table",
     "register_source",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.records.counting import CellReader, Draw, RecordCounts
+from fedprikl.records.database import DatabaseTable
 from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import Days, data_files, open_source
 from fedprikl.reference import Reference, Table
@@ -156,6 +157,21 @@ def open_records(
     if isinstance(source, str | Path):
         return FileRecords(data_files(Path(source), blank=drawn), format or CsvFormat())
     return source if isinstance(source, Records) else FrameRecords(source)
+
+
+def open_table(
+    table: Any,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+) -> list[Source]:
+    """The records of all clients together: a file, a folder, a data frame, or of a database."""
+    if isinstance(table, DatabaseTable):
+        return [table.open()]
+    if not isinstance(table, str | Path):
+        return [FrameSource(table)]
+    sources = [open_source(file, format or CsvFormat()) for file in data_files(Path(table))]
+    _check_same_columns(sources)
+    return sources
 
 
 def count_all(

@@ -180,7 +180,7 @@ class CellReader:
 
     def __init__(self, reference: Reference) -> None:
         self.reference, self.encoder = reference, reference.domain.encoder
-        self._levels = self.encoder.reader()
+        self.levels = self.encoder.reader()
 
     def columns(self, available: Sequence[str], where: object) -> tuple[str, ...]:
         """The columns that are needed, of those available."""
@@ -227,7 +227,7 @@ class CellReader:
     def _read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Levels, int]]:
         """The level of each row in each column; and how many records are no rows."""
         for chunk in chunks:
-            yield self._levels(chunk.columns), len(chunk.unreadable)
+            yield self.levels(chunk.columns), len(chunk.unreadable)
 
     def _drawn(self, chunks: Iterable[Chunk], draw: Draw) -> Iterator[tuple[Levels, int]]:
         """The drawn records, if there are any. Only what may be drawn is read beyond its line."""
@@ -248,7 +248,7 @@ class CellReader:
         """The levels of some records of a chunk, one row each; lines that are no rows come last."""
         inside = np.zeros(chunk.rows + len(chunk.unreadable), dtype=np.bool_)
         inside[places] = True
-        levels = self._levels(chunk.taken(inside[: chunk.rows]))
+        levels = self.levels(chunk.taken(inside[: chunk.rows]))
         rows = np.column_stack([levels[name] for name in chunk.columns])
         broken = np.full((len(places) - len(rows), rows.shape[1]), UNREADABLE)
         return np.concatenate([rows, broken])

@@ -150,10 +150,10 @@ class Bins:
             return "missing"
         below, above = ([None, *self.edges, None][at] for at in (level, level + 1))
         if below is None:
-            return self.show(None) if above is None else f"<= {self.show(above)}"
+            return self.show(None) if above is None else f"up to {self.show(above)}"
         if above is None:
-            return f"> {self.show(below)}"
-        return f"({self.show(below)}, {self.show(above)}]"
+            return f"over {self.show(below)}"
+        return f"{self.show(below)} to {self.show(above)}"
 
 
 @dataclass(frozen=True, slots=True)

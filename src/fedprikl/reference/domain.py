@@ -235,7 +235,7 @@ class Table:
         return found
 
     def label(self, code: int) -> str:
-        """Like `city=Basel, age=(30, 40]`."""
+        """Like `city=Basel, age=30 to 40`."""
         levels = self.levels(np.array([code]))
         of_columns = ((column, int(levels[column.name][0])) for column in self.columns)
         return ", ".join(f"{column.name}={column.label(level)}" for column, level in of_columns)

@@ -133,7 +133,16 @@ class Bar:
     says: str
     kind: Kind = "now"
     interval: tuple[float, float] | None = None  # drawn as a whisker
-    mark: float | None = None  # drawn as a line across: a threshold
+    mark: float | None = None  # drawn as a dashed line across: a threshold
+    chance: float | None = None  # drawn as a solid one: what no drift gives
+    tolerated: float | None = None  # drawn as a dotted one
+    thin: bool = False
+
+    @property
+    def lines(self) -> list[tuple[float, str]]:
+        """Places of lines across the bar, each with its dashes."""
+        known = ((self.mark, "4 2"), (self.chance, ""), (self.tolerated, "2 2"))
+        return [(place, dashes) for place, dashes in known if place is not None and place > 0]
 
 
 def bar_chart(
@@ -149,7 +158,7 @@ def bar_chart(
     >>> chart.startswith('<svg role="img"'), chart.count("<rect")
     (True, 1)
     """
-    scale = scale or Scale(0.0, _top([bar for _, bars in rows for bar in bars]))
+    scale = scale or Scale(0.0, largest([bar for _, bars in rows for bar in bars]))
     parts, y = [], 0
     for label, bars in rows:
         strong = any(bar.kind == "drifted" for bar in bars)
@@ -165,29 +174,31 @@ def bar_chart(
     return _drawing(y + 20, title, f"{says}.", *_axis(scale, y, shares=shares), *parts)
 
 
-def _top(bars: Sequence[Bar]) -> float:
+def largest(bars: Sequence[Bar]) -> float:
     """The largest number that is drawn."""
-    drawn = [value for bar in bars for value in (bar.value, bar.mark) if value is not None]
+    drawn = [bar.value for bar in bars]
+    drawn += [place for bar in bars for place, _ in bar.lines]
     drawn += [end for bar in bars if bar.interval is not None for end in bar.interval]
     return min(max([TINY, *drawn]), LARGEST)
 
 
 def _bar(bar: Bar, y: int, scale: Scale) -> Iterator[Html]:
     left, right = sorted(PLOT * scale.place(end) for end in (0.0, bar.value))
-    look = {"height": 10, "rx": 1.5, "fill": FILLS[bar.kind]}
+    look = {"height": 4 if bar.thin else 10, "rx": 1.5, "fill": FILLS[bar.kind]}
     if bar.kind == "example":
         look |= {"stroke": FILLS["reference"], "stroke_dasharray": "3 2"}
-    yield tag("rect", x=_percent(left), y=y + 1, width=_percent(max(right - left, 0.3)), **look)
+    top = y + (4 if bar.thin else 1)
+    yield tag("rect", x=_percent(left), y=top, width=_percent(max(right - left, 0.3)), **look)
     ink = {"stroke": f"var(--ink, {INK})", "stroke_width": 1.4}
     if bar.interval is not None:
         low, high = (PLOT * scale.place(end) for end in bar.interval)
         yield _line(low, y + 6, high, y + 6, **ink)
         yield _line(low, y + 2, low, y + 10, **ink)
         yield _line(high, y + 2, high, y + 10, **ink)
-    if bar.mark is not None and bar.mark > 0:
-        place = PLOT * scale.place(bar.mark)
-        dashed = ink | {"stroke_width": 2, "stroke_dasharray": "4 2"}
-        yield _line(place, y - 1, place, y + 13, **dashed)
+    for value, dashes in bar.lines:
+        place = PLOT * scale.place(value)
+        across = ink | {"stroke_width": 2, "stroke_dasharray": dashes}
+        yield _line(place, y - 1, place, y + 13, **across)
     weight = "600" if bar.kind == "drifted" else None
     yield _words(100, y + 11, bar.says, "end", fill=INK, font_weight=weight)
 

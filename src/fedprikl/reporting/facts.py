@@ -4,7 +4,6 @@ First names and numbers, then one answer, a release, and a series.
 """
 
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,23 +27,8 @@ from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.client import NO_ROOM
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
 
-NUMBER = r"(-?[0-9][0-9.e+-]*)"
-BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them
 WIDE = "FW"  # East Asian widths: such a character takes two columns
 Measure = Callable[[str], float]
-
-
-def cell_name(label: str) -> str:
-    """A category by its name, and a bin of numbers in words.
-
-    >>> [cell_name(label) for label in ("<= 5.4", "(5.4, 8.3]", "> 38.9", "JFK")]
-    ['up to 5.4', '5.4 to 8.3', 'over 38.9', 'JFK']
-    """
-    found = BIN.fullmatch(label)
-    if found is None:
-        return clean(label)
-    most, low, high, over = found.groups()
-    return f"up to {most}" if most else f"over {over}" if over else f"{low} to {high}"
 
 
 def columns_wide(text: str) -> int:
@@ -220,8 +204,11 @@ NOTE = (
 )
 RANKING = (
     "How far each column is from the reference: the share of all records that would have to change "
-    "to look like it (total variation; 0 is none, 1 is all). Chance and noise keep it above 0 "
-    "without any drift. The verdicts rest on other numbers: see “The verdict in numbers” below."
+    "to look like it (total variation, tv; 0 is none, 1 is all). Chance keeps it above 0 without "
+    "any drift: the solid line is what to expect. It lies far out where the records of a client "
+    "are alike, so that a long bar need not be drift.\n"
+    "The thin bar is what the verdict rests on: the column's largest statistic, as a multiple of "
+    "its threshold, which is the dashed line. Chance rarely exceeds it."
 )
 SCALES = (
     "Each scale measures the same difference in its own way: 0 is no difference. Compare the first "
@@ -519,7 +506,7 @@ def shifts(column: ColumnAnswer) -> str:
         cells = [cell for cell in column.cells if cell.shifted == direction]
         if cells:
             cells.sort(key=difference, reverse=True)
-            names = [shortened(cell_name(cell.label), CELL) for cell in cells]
+            names = [shortened(clean(cell.label), CELL) for cell in cells]
             parts.append(f"{word} in {listed(names, CELLS)}")
     if any(each.exceeds for each in column.statistics if each.name == OUT_OF_DOMAIN):
         parts.append(NEW)

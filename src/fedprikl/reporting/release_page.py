@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl.divergence import divergence_named, skewed_divergence
+from fedprikl.documents import clean
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import ComparedEstimate, JudgedStatistic, Verdict
 from fedprikl.estimation.outcome import WORDS
@@ -17,7 +18,7 @@ from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
 from fedprikl.reporting import facts, html
-from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart
+from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart, largest
 from fedprikl.reporting.facts import percent
 from fedprikl.reporting.html import Html
 
@@ -140,7 +141,7 @@ def _cell_row(cell: CellAnswer) -> tuple[str, list[Bar]]:
         kind="drifted" if cell.shifted else "now",
         interval=cell.interval,
     )
-    return facts.cell_name(cell.label), [_before(cell.reference), now]
+    return clean(cell.label), [_before(cell.reference), now]
 
 
 def _before(share: float) -> Bar:
@@ -155,8 +156,10 @@ def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
     names = {"drifted": "drifted"} if "drift" in said else {}
     names |= {"untold": "cannot tell"} if "cannot tell" in said else {}
     names |= {"now": "not drifted"} if said - KINDS.keys() else {}
-    names |= {"whisker": "95% interval"}
-    names |= {"mark": TOLERATED} if any(_tolerated(column.verdict) for column in columns) else {}
+    names |= {"whisker": "95% interval", "chance": "expected without drift"}
+    names |= {"mark": "threshold of the thin bar"} if any(c.statistics for c in columns) else {}
+    little = any(_tolerated(column.verdict) for column in columns)
+    names |= {"tolerated": TOLERATED} if little else {}
     more = columns[RANKED:]
     return html.section(
         "All columns",
@@ -172,7 +175,7 @@ def _tolerated(verdict: Verdict | None) -> float | None:
 
 
 def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
-    """How far each column is from the reference in total variation."""
+    """How far each column is from the reference in total variation, and how clear that is."""
     rows = []
     for column, (name, value, *_) in zip(columns, facts.column_rows(columns), strict=True):
         size, little = column.answer("tv"), facts.is_tolerated(column.verdict)
@@ -181,10 +184,25 @@ def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
             says=value + (" tolerated" if little else SAYS.get(column.outcome, "")),
             kind=KINDS.get(column.outcome, "now"),
             interval=None if size is None else size.interval,
-            mark=_tolerated(column.verdict),
+            chance=None if size is None else size.no_drift,
+            tolerated=_tolerated(column.verdict),
         )
-        rows.append((name, [bar]))
-    return bar_chart(rows, title="How far each column is from the reference")
+        rows.append((name, bar))
+    scale = Scale(0.0, largest([bar for _, bar in rows]))
+    drawn = [
+        (name, [bar, *_evidence(column, bar.kind, scale.high)])
+        for column, (name, bar) in zip(columns, rows, strict=True)
+    ]
+    return bar_chart(drawn, title="How far each column is from the reference", scale=scale)
+
+
+def _evidence(column: ColumnAnswer, kind: Kind, width: float) -> Iterator[Bar]:
+    """The clearest statistic beside its threshold, which is in the middle: r / (1 + r)."""
+    if column.statistics:
+        clearest = max(column.statistics, key=lambda each: each.ratio)
+        end = width * (1 - 1 / (1 + clearest.ratio))
+        says = f"{clearest.times}x its threshold"
+        yield Bar(value=end, says=says, kind=kind, mark=width / 2, thin=True)
 
 
 def _sizes(release: Release, plan: Plan) -> Html:
@@ -222,7 +240,9 @@ def size_chart(
         says=facts.in_unit(answer.value, answer),
         kind=kind,
         interval=answer.interval,
-        mark=threshold if tolerated is None else tolerated,
+        mark=threshold,
+        chance=answer.no_drift,
+        tolerated=tolerated,
     )
     numbers = {
         "threshold: chance alone rarely exceeds it": threshold,
@@ -306,7 +326,7 @@ def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
         (
             about,
             WORDS.get(each.name, each.name),
-            f"{each.ratio:.3g}",
+            each.times,
             "yes" if each.exceeds else "no",
         )
         for about, found in (("the whole", whole), *((c.name, c.statistics) for c in columns))
@@ -321,7 +341,7 @@ def _cells(column: ColumnAnswer) -> Html:
     """All cells of a column, and how far it is from the reference in every divergence."""
     rows = [
         (
-            cell.label,
+            clean(cell.label),
             percent(cell.reference),
             percent(cell.share),
             " to ".join(map(percent, cell.interval)),
@@ -403,7 +423,10 @@ def _summary_columns(release: Release) -> Iterator[Html]:
     yield html.table(facts.HEAD, facts.column_rows(shown))
     if left := len(order) - len(shown):
         yield html.paragraphs(f"The report has {counted(left, 'more column')}.")
-    yield html.paragraphs("tv of each column, with 95% intervals")
+    yield html.paragraphs(
+        "tv of each column, with its 95% interval; the solid line is what to expect without drift. "
+        "Thin: the verdict's statistic, beside its threshold (dashed)"
+    )
     yield _narrow(ranking_chart(shown))
     for column in [each for each in order if each.drifted][:SUMMARY_CHARTS]:
         beside = ": the reference (grey) and now, with 95% intervals"

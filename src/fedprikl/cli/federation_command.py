@@ -1,0 +1,343 @@
+"""`fedprikl federation`: from nothing to a first release, with names instead of node ids."""
+
+import json as json_module
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprikl.cli.console import notes, print_json, say, show_table, shown
+from fedprikl.cli.options import Force, Json, check_outputs, load_reference
+from fedprikl.cli.running import check_address, check_flower, held, run_party
+from fedprikl.deployment import provisioning
+from fedprikl.deployment.flower.parties import (
+    aggregator_processes,
+    prepare_relay,
+    relay_processes,
+)
+from fedprikl.deployment.flower.privates import FLWR
+from fedprikl.deployment.provisioning import Federation, Site
+from fedprikl.deployment.tls import check_relay
+from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import SealingKey, SigningKey
+from fedprikl.store import replace_file
+
+CONNECTION = "federation"  # in Flower's config file of the folder
+KNOWN = "already in use"  # what Flower says of a node that is registered
+Folder = Annotated[Path, typer.Argument(help="The organiser's folder, made by `init`.")]
+commands = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+)
+
+
+@commands.callback()
+def federation_command() -> None:
+    """Sets a federation up: invites and admits sites, hands out kits, runs it and asks."""
+
+
+@commands.command("init")
+def init(
+    folder: Annotated[Path, typer.Argument(help="The organiser's folder; is made.")],
+    relay: Annotated[str, typer.Option(help="Where others reach this machine, host:port.")],
+    reference: Annotated[Path, typer.Option(help="The reference.")],
+    epsilon: Annotated[float, typer.Option(help="Budget of all releases, in the ledger.")],
+    delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-6,
+    population: Annotated[str, typer.Option(help="Whose budget it is.")] = "sites",
+    name: Annotated[str, typer.Option(help="Default: the folder's name.")] = "",
+    days: Annotated[float, typer.Option(help="How long the certificate is valid.")] = 365.0,
+) -> None:
+    """Organiser: makes keys, certificates and a ledger, for relay and aggregator on this machine.
+
+    Example: `fedprikl federation init hospitals --relay relay.example.org:9443 --reference ref.json
+    --epsilon 3`
+    """
+    check_flower()
+    check_address(relay)
+    load_reference(reference)
+    host = relay.rpartition(":")[0].strip("[]")
+    prepare_relay(folder / "relay", name=host, days=days)
+    made = provisioning.found(
+        folder, name=name or folder.resolve().name, relay=relay, reference=reference
+    )
+    with Ledger.open(made.home.ledger) as ledger:
+        at = datetime.now(UTC).isoformat()
+        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=at)
+    config = made.folder / "flwr" / "config.toml"
+    config.parent.mkdir(mode=0o700, exist_ok=True)
+    roots = json_module.dumps(str(made.certificates))
+    text = f'[superlink.{CONNECTION}]\naddress = "{relay}"\nroot-certificates = {roots}\n'
+    replace_file(config, text.encode())
+    say(f"{made.name}: {made.folder}\nnext: fedprikl federation host {shlex.quote(str(folder))}")
+
+
+@commands.command("host")
+def host(
+    folder: Folder,
+    listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
+    health_port: Annotated[int, typer.Option(min=0, max=65535, help="0: none.")] = 8471,
+) -> None:
+    """Organiser: runs relay and aggregator, until it is stopped.
+
+    Example: `fedprikl federation host hospitals`
+    """
+    check_flower()
+    known = Federation.load(folder)
+    relay = known.folder / "relay"
+    os.environ["FEDPRIKL_HOME"] = str(known.home.folder)
+    port = int(known.relay.rpartition(":")[2])
+    processes = relay_processes(relay, host=listen, port=port)
+    with held(relay, "relay"):
+        run_party(
+            "aggregator",
+            known.home.folder,
+            lambda private: [
+                *processes,
+                *aggregator_processes(
+                    private,
+                    superlink=known.relay,
+                    roots=known.certificates,
+                    secret=relay / "superexec.secret",
+                ),
+            ],
+            health_port=health_port,
+        )
+
+
+@commands.command("invite")
+def invite(
+    folder: Folder,
+    names: Annotated[list[str], typer.Argument(help="The sites to invite.")],
+    days: Annotated[float, typer.Option(help="How long the invitations last.")] = 14.0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")] = Path(),
+    force: Force = False,
+) -> None:
+    """Organiser: writes NAME.invite for each site, to be sent to it.
+
+    Example: `fedprikl federation invite hospitals aachen bergen cork`
+    """
+    known = Federation.load(folder)
+    tokens = [secrets.token_hex(16) for _ in names]
+    changed, texts = provisioning.invite(known, names, days=days, tokens=tokens)
+    paths = {name: output / f"{name}.invite" for name in names}
+    check_outputs(*paths.values(), force=force)
+    changed.save()
+    for name, text in texts.items():
+        replace_file(paths[name], text.encode(), mode=0o644)
+        say(f"{paths[name]}: send it to {name}")
+
+
+@commands.command("join")
+def join(
+    invitation: Annotated[Path, typer.Argument(help="The file that the organiser sent.")],
+    folder: Annotated[Path, typer.Option(help="The site's own folder; is made.")] = Path("site"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")] = Path(),
+) -> None:
+    """Site: makes its keys and writes NAME.join, to be sent back. Private keys stay in the folder.
+
+    Example: `fedprikl federation join aachen.invite`
+    """
+    name, text, fingerprint = provisioning.join(invitation, folder)
+    path = output / f"{name}.join"
+    replace_file(path, text.encode(), mode=0o644)
+    say(f"{path}: send it to the organiser\nfingerprint: {fingerprint}")
+    say("Tell the organiser the fingerprint by another way, like the telephone.", console=notes)
+
+
+@commands.command("admit")
+def admit(
+    folder: Folder,
+    files: Annotated[list[Path], typer.Argument(help="The files that sites sent back.")],
+    yes: Annotated[bool, typer.Option("--yes", help="The fingerprints were compared.")] = False,
+) -> None:
+    """Organiser: puts sites into the roster, once their fingerprints have been compared.
+
+    Example: `fedprikl federation admit hospitals aachen.join bergen.join cork.join`
+    """
+    known = Federation.load(folder)
+    found = [provisioning.read_joining(known, path) for path in files]
+    changed = provisioning.admit(known, [site for site, _ in found])
+    for site, fingerprint in found:
+        say(f"{site.name}: {fingerprint}")
+    if not yes and not typer.confirm("Did every site tell you this fingerprint by another way?"):
+        raise InvalidInputError("Nothing was changed. Compare them first.")
+    changed.save()
+    _tell_relay(changed, [site for site, _ in found])
+    say(f"{len(changed.admitted)} sites are admitted. next:\n  {_plan_command(changed)}")
+
+
+@commands.command("remove")
+def remove(
+    folder: Folder,
+    names: Annotated[list[str], typer.Argument(help="Sites to remove.")],
+) -> None:
+    """Organiser: takes sites out of the roster. Plans with the old roster stop to work at once.
+
+    Example: `fedprikl federation remove hospitals cork`
+    """
+    changed = provisioning.remove(Federation.load(folder), names)
+    changed.save()
+    say(f"removed: {', '.join(names)}. Plan again, and hand out a new kit:")
+    say(f"  {_plan_command(changed)}")
+
+
+@commands.command("status")
+def status(folder: Folder, json: Json = False) -> None:
+    """Organiser: the sites by name, and what to do next.
+
+    Example: `fedprikl federation status hospitals`
+    """
+    known = Federation.load(folder)
+    rows = [
+        (site.name, site.state, site.expires, _fingerprint(known, site)) for site in known.sites
+    ]
+    if json:
+        names = ("name", "state", "expires", "fingerprint")
+        sites = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"name": known.name, "relay": known.relay, "sites": sites})
+        return
+    say(f"{known.name}, relay {known.relay}: {len(known.admitted)} sites are admitted")
+    head = ("site", "state", "invitation expires", "fingerprint")
+    show_table(head, [[shown(cell) for cell in row] for row in rows])
+    say(f"plan with:\n  {_plan_command(known)}")
+
+
+@commands.command("kit")
+def kit(
+    folder: Folder,
+    plan: Annotated[Path, typer.Argument(help="The plan, signed with the organiser's key.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The kit.")] = Path("kit.json"),
+    force: Force = False,
+) -> None:
+    """Organiser: gives the plan to the aggregator, and writes one kit for all sites.
+
+    Example: `fedprikl federation kit hospitals plan.json`
+    """
+    known = Federation.load(folder)
+    check_outputs(output, force=force, inputs=(plan,))
+    text = provisioning.make_kit(known, plan)
+    replace_file(known.home.folder / "plan.json", plan.read_bytes(), mode=0o644)
+    replace_file(output, text.encode(), mode=0o644)
+    say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
+
+
+@commands.command("start")
+def start(
+    kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
+    data: Annotated[Path, typer.Option(help="The records: a file or a folder.")],
+    folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="As of `fedprikl site`; repeatable.")
+    ] = None,
+    health_port: Annotated[int, typer.Option(min=0, max=65535, help="0: none.")] = 8470,
+) -> None:
+    """Site: unpacks a kit and runs the site, until it is stopped. Answers plans with a roster only.
+
+    Example: `fedprikl federation start kit.json --data records.csv --set largest-epsilon=1.0`
+    """
+    from fedprikl.cli.site_command import site_command
+
+    folder = folder.resolve()
+    own = provisioning.unpack(kit_file, folder)
+    os.environ["FEDPRIKL_HOME"] = str(folder)
+    site_command(
+        superlink=own.relay,
+        data=data,
+        reference=folder / "ref.json",
+        organiser=own.organiser,
+        node_key=folder / "node",
+        root_certificates=folder / "ca.pem",
+        settings=["require-roster=true", *(settings or [])],
+        health_port=health_port,
+    )
+
+
+@commands.command("ask")
+def ask(
+    folder: Folder,
+    clients: Annotated[
+        int | None,
+        typer.Option(min=3, help="Wait for so many sites.", show_default="all admitted ones"),
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The release.")] = Path(
+        "release.json"
+    ),
+    report: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
+    force: Force = False,
+) -> None:
+    """Organiser: runs a round, verifies and writes the release, like `fedprikl federate`.
+
+    Example: `fedprikl federation ask hospitals`
+    """
+    from fedprikl.cli.federate_command import federate_command
+
+    known = Federation.load(folder)
+    _tell_relay(known, known.admitted)
+    os.environ["FLWR_HOME"] = str(known.folder / "flwr")
+    federate_command(
+        superlink=CONNECTION,
+        key=SigningKey.load(known.home.signing_key).public,
+        plan=known.home.folder / "plan.json",
+        roster=known.home.roster,
+        clients=clients or len(known.admitted),
+        wait=wait,
+        output=output,
+        report=report,
+        force=force,
+    )
+
+
+def _fingerprint(known: Federation, site: Site) -> str:
+    if not site.identity:
+        return ""
+    return provisioning.short_fingerprint(known.fingerprint, site.name, site.identity, site.node)
+
+
+def _plan_command(known: Federation) -> str:
+    """Everything but the number of records, which the organiser knows."""
+    home, quote = known.home, shlex.quote
+    return (
+        f"fedprikl plan {quote(str(home.reference))} --clients {len(known.admitted)} "
+        f"--records NUMBER --population sites --roster {quote(str(home.roster))} "
+        f"--aggregator {SealingKey.load(home.sealing_key).public} "
+        f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json"
+    )
+
+
+def _tell_relay(known: Federation, sites: list[Site]) -> None:
+    """Registers the node keys of sites. If the relay does not run, `ask` does it again.
+
+    A site that is removed stays registered: the roster decides who takes part, and Flower takes no
+    key a second time.
+    """
+    try:
+        check_relay(known.relay, known.certificates)
+    except DeploymentError as error:
+        say(f"{error} The sites are registered when it runs, by `ask`.", console=notes)
+        return
+    path = known.folder / "node.pub"
+    for site in sites:
+        replace_file(path, f"{site.node}\n".encode(), mode=0o644)
+        words = ("supernode", "register", str(path), CONNECTION, "--name", site.name)
+        done = subprocess.run(  # noqa: S603  the arguments are a list, no shell reads them
+            [sys.executable, "-c", FLWR, *words],
+            env=os.environ | {"FLWR_HOME": str(known.folder / "flwr")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode and KNOWN not in done.stdout + done.stderr:
+            raise DeploymentError(
+                f"The relay did not register {site.name}: {(done.stderr or done.stdout)[-200:]}"
+            )
+    path.unlink(missing_ok=True)
