@@ -153,10 +153,10 @@ def test_an_old_document_gets_a_message_that_says_what_to_do(name: str) -> None:
 
 def test_the_fields_of_a_release_are_those_of_its_version() -> None:
     """Whoever changes them raises the version; the recorded release keeps being read."""
-    recorded = Release.load(FOLDER / "release_version_10.json")
+    recorded = Release.load(FOLDER / "release_version_11.json")
     assert recorded.is_intact
     content = recorded.to_dict()["release"]
-    assert content["version"] == 10
+    assert content["version"] == 11
     assert content.keys() == RESULT.release.to_dict()["release"].keys()
     assert (recorded.value, recorded.interval) == (0.5, (0.25, 0.75))
     assert recorded.drifted is True

@@ -26,7 +26,7 @@ from fedprikl.protocol.round import Outcome
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 10
+FORMAT, VERSION = "fedprikl release", 11
 SIGNED_BY = ("signer", "signature")
 DRIFTED: dict[VerdictOutcome | None, bool] = {"drift": True, "none found": False}
 
