@@ -27,8 +27,8 @@ PAGE = ROOT / "docs" / "licences.md"
 EXTRAS = ("plan", "parquet", "db", "report", "flower", "serve", "servers")  # of users
 PERMISSIVE = {
     "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause",
-    "BSL-1.0", "CC0-1.0", "CNRI-Python", "HPND", "ISC", "MIT", "MIT-0", "MIT-CMU", "PSF-2.0", "Python-2.0",
-    "LicenseRef-BSD", "LicenseRef-Public-Domain", "Unlicense", "Zlib",
+    "BSL-1.0", "CC0-1.0", "CNRI-Python", "HPND", "ISC", "MIT", "MIT-0", "MIT-CMU", "PSF-2.0",
+    "Python-2.0", "LicenseRef-BSD", "LicenseRef-Public-Domain", "Unlicense", "Zlib",
 }  # fmt: skip
 # Their terms bind changes to their own files, and we neither change nor ship these.
 BY_FILE = {"MPL-2.0"}
@@ -177,8 +177,8 @@ def _component(package: Package) -> dict[str, Any]:
     }
 
 
-PREFACE = """fedprikl is under Apache-2.0 and contains no code of others. It needs the packages of the
-first table, each under its own licence. The second table has what only `make test`, `make docs` and
+PREFACE = """fedprikl is under Apache-2.0 and contains no code of others. It needs the packages of
+the first table, each under its own licence. The second table has what only `make test`, `make docs` and
 `make paper` need. `make record` writes this page from the metadata of the packages that
 `requirements.lock` installs on Linux. A test refuses a licence that is not on the list in
 `deploy/packages.py`."""
