@@ -178,8 +178,8 @@ def _component(package: Package) -> dict[str, Any]:
 
 
 PREFACE = """fedprikl is under Apache-2.0 and contains no code of others. It needs the packages of
-the first table, each under its own licence. The second table has what only `make test`, `make docs` and
-`make paper` need. `make record` writes this page from the metadata of the packages that
+the first table, each under its own licence. The second table has what only `make test`, `make docs`
+and `make paper` need. `make record` writes this page from the metadata of the packages that
 `requirements.lock` installs on Linux. A test refuses a licence that is not on the list in
 `deploy/packages.py`."""
 
