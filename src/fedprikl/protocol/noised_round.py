@@ -46,7 +46,7 @@ Found = TypeVar("Found")
 
 # The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
 # a release states the noise that was drawn.
-FORMAT, VERSION = "fedprikl noised round", 3
+FORMAT, VERSION = "fedprikl noised round", 4
 
 
 def or_none(compute: Callable[[], Found | None]) -> Found | None:
