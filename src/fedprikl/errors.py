@@ -18,6 +18,8 @@ FedPriKLError
 ├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
+    │   ├── ReportAddressError a report for another plan, period or server
+    │   └── ReportSealError   a report whose seal or signature does not fit
     ├── RejectedMessageError  a message turned away; names its sender and the reason
     ├── UnsafeRequestError    a client refuses, because the answer could expose somebody
     ├── CohortTooSmallError   too few clients remain; nothing was revealed
@@ -134,7 +136,15 @@ class SecureSumError(FedPriKLError):
 
 
 class MessageDecodeError(SecureSumError):
-    """Bytes that are not exactly one message of the secure sum; nothing was used of them."""
+    """Bytes that are not exactly one message of the protocol; nothing was used of them."""
+
+
+class ReportAddressError(MessageDecodeError):
+    """A report for another plan, period or server than the one that reads it."""
+
+
+class ReportSealError(MessageDecodeError):
+    """A report that does not open with the server's key, or whose signature does not fit."""
 
 
 class RejectedMessageError(SecureSumError):
