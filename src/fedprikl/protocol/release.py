@@ -21,7 +21,7 @@ from fedprikl.estimation.outcome import joint_outcome
 from fedprikl.estimation.statistic import COUNTS, LARGEST_CELL, OUT_OF_DOMAIN
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.keys import SigningKey, verify_signature
-from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.round import Outcome
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
@@ -185,7 +185,7 @@ class Release:
     round_id: str
     request: str = ""  # the organiser's nonce: an old release cannot pass for this one
     population: str  # whose budget was charged
-    trust: Literal["aggregator", "none"]  # who saw exact sums
+    trust: Trust  # who saw exact sums
     plan: str  # fingerprint
     reference: str  # fingerprint
     answers: tuple[Answer, ...]  # one for each question of the plan
