@@ -1,8 +1,8 @@
 """Libraries that a site does not need, imported when they are first used.
 
 A site that counts CSV files for a trusted aggregator needs none of them. They are narwhals (for
-data frames) and the extras `plan` (what plans, charges, releases and judges) and `parquet`. Together
-they take most of the space of an installation, and most of the time of importing fedprikl.
+data frames) and the extras `plan` (what plans, charges, releases and judges) and `parquet`. They
+take most of the space of an installation, and most of the time of importing fedprikl.
 
 >>> from fedprikl.libraries import scipy
 >>> float(scipy.special.ndtr(0.0))
