@@ -305,10 +305,14 @@ def test_a_dry_run_shows_sizes_and_no_count(
     told = run(*files, "--dry-run", "--show-counts")
     assert "PRIVATE, the counts in this order: 0 1 0 0 1" in told.output
     assert not (tmp_path / "home").exists()
-    document = json.loads(run(*files, "--dry-run", "--json").stdout)
-    assert set(document["bytes"]) == {server.address for server in servers}
+    plan, _, *home = files
+    document = json.loads(run(plan, *home, "--dry-run", "--json").stdout)  # needs no records
+    assert document["addresses"] == [server.address for server in servers]
+    assert document["servers"] == [key.public for key in KEYS["hybrid"]]
+    assert document["cells"] == {"": ["0", "1", "2"]}
     assert "counts" not in document
-    assert run(*files, "--show-counts").exit_code == 2
+    for wrong in ([*files, "--show-counts"], [plan], [plan, "--dry-run", "--show-counts"]):
+        assert run(*wrong).exit_code == 2
 
 
 def test_the_command_says_when_it_is_done(files: list[str | Path], certificates: Path) -> None:

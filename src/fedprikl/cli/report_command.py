@@ -23,9 +23,12 @@ from fedprikl.protocol import Policy, SignedPlan
 @grouped
 def report_command(
     plan: PlanFile,
-    data: Annotated[Path, typer.Argument(help="The records: a file or a folder.")],
     limits: Limits,
     csv: CsvOptions,
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="The records: a file or a folder. May be left out with --dry-run."),
+    ] = None,
     reference: ReferenceFile = None,
     period: Annotated[
         int | None,
@@ -57,12 +60,15 @@ def report_command(
 
     The counts leave only as shares, of which any one is random, each sealed to its server. The
     report is kept in the client's folder before it leaves: run again, the same bytes are sent to
-    the servers that lack them, and the records are not read.
+    the servers that lack them, and the records are not read. With --dry-run --json it prints all
+    that an app in another language needs: keys, addresses, and the cells to count, in order.
 
     Example: `fedprikl report plan.json records.csv --root-certificates servers.pem`
 
     Example: `fedprikl report plan.json records.csv --dry-run`
     """
+    if data is None and (show_counts or not dry_run):
+        raise typer.BadParameter("Give the records: a file or a folder.")
     if show_counts and not dry_run:
         raise typer.BadParameter("--show-counts shows what --dry-run counts: give both.")
     signed = SignedPlan.load(plan)
@@ -78,7 +84,7 @@ def report_command(
     }
     if dry_run:
         job = prepare(signed, **asked)
-        counts = job.count(data, csv.format).tolist()
+        counts = None if data is None else job.count(data, csv.format).tolist()
         _show(job, counts if show_counts else None, json)
         return
     done = report(
@@ -105,8 +111,9 @@ def _show(job: ReportJob, counts: list[int] | None, json: bool) -> None:
             "plan": plan.fingerprint,
             "period": job.period,
             "suite": job.servers.suite,
-            "epsilon": plan.budget.epsilon,
-            "bytes": sizes,
+            "servers": list(job.servers.sealing),
+            "addresses": list(job.servers.addresses),
+            "bytes": list(sizes.values()),
             "cells": cells,
             "kept": job.path.exists(),
         }

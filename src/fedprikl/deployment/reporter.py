@@ -14,8 +14,8 @@ from fedprikl.checks import Ints
 from fedprikl.deployment.delivery import deliver
 from fedprikl.deployment.settings import Home, home_folder, now
 from fedprikl.documents import (
+    Format,
     canonical,
-    check_version,
     parse_document,
     read_exactly,
     read_file,
@@ -33,7 +33,7 @@ from fedprikl.secure_sum.line_shares import SERVERS
 from fedprikl.store import replace_file
 
 ATTEMPTS = 6  # half a minute, about
-FORMAT, VERSION = "fedprikl report", 1
+FORMAT = Format("report", advice="Finish it with the software that made it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,7 @@ class KeptReport:
     def load(cls, path: Path) -> "KeptReport":
         """The report of a file."""
         document = parse_document(read_file(path, "report"), "report")
-        check_version(document, FORMAT, VERSION, "Finish it with the software that made it.")
-        return read_exactly(cls, document, "report")
+        return read_exactly(cls, FORMAT.current(document), "report")
 
     def save(self, path: Path, *, new: bool = False) -> None:
         """Writes it whole or not at all; `new`: a FileExistsError if there is one already."""
@@ -59,7 +58,7 @@ class KeptReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         content = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
-        return {"format": FORMAT, "version": VERSION, **content}
+        return {**FORMAT.head, **content}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
