@@ -19,8 +19,8 @@ from fedprikl.checks import (
     check_positive_int,
 )
 from fedprikl.documents import (
+    Format,
     canonical,
-    check_version,
     digest,
     parse_document,
     read_exactly,
@@ -39,7 +39,7 @@ from fedprikl.reference import Spread, View
 Trust = Literal["aggregator", "none", "servers"]
 Control = Literal["family", "discovery"]
 Empty = Literal["reference", "away"]
-FORMAT, VERSION = "fedprikl plan", 13
+FORMAT = Format("plan", advice="Make it again with `fedprikl plan`.")
 MOST_RELEASES = 100_000  # that are composed
 MOST_PARTS = 100.0  # beyond, so many parts would be needed that no plan has
 SHARES = 1e-9  # how far the sum of all shares may be from 1
@@ -237,6 +237,7 @@ class Plan:
     sums: SumRules = field(default_factory=SumRules)
     verdict: VerdictRules = field(default_factory=VerdictRules)
     validity: Validity = field(default_factory=Validity)
+    as_read: bytes = field(default=b"", init=False, repr=False)  # the signed text, if it is older
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -548,14 +549,18 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        content = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
-        return {"format": FORMAT, "version": VERSION, **content}
+        if self.as_read:
+            return parse_document(self.as_read, "plan")
+        names = (each.name for each in fields(self) if each.init)
+        return FORMAT.head | {name: to_plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Plan":
         """The plan of a document; unknown or missing fields are refused."""
-        check_version(document, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
-        plan = read_exactly(cls, document, "plan")
+        content = FORMAT.current(document)
+        plan = read_exactly(cls, content, "plan")
+        if content is not document:
+            object.__setattr__(plan, "as_read", canonical(document))
         plan.check_tolerance()
         budget = plan.budget  # the search for a plan tries others on the way
         if budget.total[0] < budget.epsilon or budget.total[1] < budget.delta:

@@ -1,13 +1,13 @@
 """The release: a signed document that says what was found, about what, and what it cost."""
 
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedprikl.documents import (
+    Format,
     canonical,
-    check_version,
     check_written,
     digest,
     parse_document,
@@ -26,7 +26,9 @@ from fedprikl.protocol.round import Outcome
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 11
+FORMAT = Format(
+    "release", advice="Have it released again, or read it with the software that made it."
+)
 SIGNED_BY = ("signer", "signature")
 DRIFTED: dict[VerdictOutcome | None, bool] = {"drift": True, "none found": False}
 
@@ -202,6 +204,7 @@ class Release:
     released_at: str  # ISO 8601 with an offset
     signer: str = ""  # public key, hexadecimal
     signature: str = ""
+    as_read: bytes = field(default=b"", init=False, repr=False)  # the signed text, if it is older
 
     def __post_init__(self) -> None:
         if not self.answers and not self.columns:
@@ -274,7 +277,7 @@ class Release:
 
     def sign(self, key: SigningKey) -> "Release":
         """The release with the aggregator's signature; refuses what nobody could read."""
-        content = self._content()
+        content = replace(self)._content()  # of today's version
         _read(content, key.public, "")
         return replace(self, signer=key.public, signature=key.sign(canonical(content)))
 
@@ -342,9 +345,10 @@ class Release:
 
     def _content(self) -> dict[str, Any]:
         """What the signature is about."""
-        names = (field.name for field in fields(self))
-        content = {name: to_plain(getattr(self, name)) for name in names if name not in SIGNED_BY}
-        return {"format": FORMAT, "version": VERSION, **content}
+        if self.as_read:
+            return parse_document(self.as_read, "release")
+        names = (each.name for each in fields(self) if each.init and each.name not in SIGNED_BY)
+        return FORMAT.head | {name: to_plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_bytes(cls, data: str | bytes) -> "Release":
@@ -368,10 +372,11 @@ def _read(content: Any, signer: str, signature: str) -> Release:
     """The release that writes exactly this content: it has no other fields and no other words."""
     if not isinstance(content, dict):
         raise InvalidInputError("This is not a fedprikl release.")
-    advice = "Have it released again, or read it with the software that made it."
-    check_version(content, FORMAT, VERSION, advice)
-    found = read_fields(Release, content | {"signer": signer, "signature": signature})
-    check_written(content, found._content(), "release")
+    current = FORMAT.current(content)
+    found = read_fields(Release, current | {"signer": signer, "signature": signature})
+    check_written(current, found._content(), "release")
+    if current is not content:
+        object.__setattr__(found, "as_read", canonical(content))
     return found
 
 
