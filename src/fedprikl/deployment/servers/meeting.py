@@ -53,6 +53,7 @@ class Settled:
     held: Mapping[int, int]  # reports that each server said it holds
     missing: int  # reports that all others hold and this server does not
     at: str  # the time of the answer, ISO 8601: that of the first server
+    previous: str  # fingerprint of the release before, in a series
     digest: bytes
 
     @property
@@ -109,6 +110,7 @@ async def settle(
     head: Head,
     verify: Callable[[Head], object],
     at: str,
+    previous: str = "",
     randomness: Callable[[int], bytes] = os.urandom,
 ) -> Settled:
     """Steps 1 to 6. `head` is that of this server's ledger; `verify` raises if it lacks another."""
@@ -116,7 +118,7 @@ async def settle(
     role, intakes = ServerShare(number=task.number, blocks=task.blocks), home.intakes()
     try:
         own = role.close(shut(intakes, task, period))
-        hellos = await _hello(task, period, links, memory, head=head, at=at)
+        hellos = await _hello(task, period, links, memory, head=head, at=at, previous=previous)
         for hello in hellos.values():
             if str(task.number) in hello["seen"]:
                 verify(Head(*hello["seen"][str(task.number)]))
@@ -134,11 +136,11 @@ async def settle(
     finally:
         for intake in intakes:
             intake.close()
-    first = min(links.present)
-    held = {n: len(ids) // ID_BYTES for n, ids in lists.items()} | {
-        task.number: len(own) // ID_BYTES
-    }
-    time = at if first == task.number else str(hellos[first]["at"])
+    held = {task.number: len(own) // ID_BYTES}
+    held |= {n: len(ids) // ID_BYTES for n, ids in lists.items()}
+    said = [(n, str(hello["at"]), str(hello["previous"])) for n, hello in hellos.items()]
+    said = sorted([*said, (task.number, at, previous)])
+    time, before = said[0][1], next((each[2] for each in said if each[2]), "")
     settled = Settled(
         present=links.present,
         share=share,
@@ -147,7 +149,8 @@ async def settle(
         held=dict(sorted(held.items())),
         missing=role.missing(lists),
         at=time,
-        digest=_digest(task, period, links.present, agreed, left_out, challenge, time),
+        previous=before,
+        digest=_digest(task, period, links.present, agreed, left_out, challenge, time, before),
     )
     await _same(links, settled.digest)
     memory.keep_heads({n: Head(*hello["head"]) for n, hello in hellos.items()})
@@ -196,7 +199,14 @@ def _stored(
 
 
 async def _hello(
-    task: Task, period: int, links: Links, memory: Memory, *, head: Head, at: str
+    task: Task,
+    period: int,
+    links: Links,
+    memory: Memory,
+    *,
+    head: Head,
+    at: str,
+    previous: str,
 ) -> dict[int, dict[str, Any]]:
     """What the others say first; refused unless all of them are about to do the same."""
     own = {
@@ -208,6 +218,7 @@ async def _hello(
         "seen": memory.seen,
         "challenge": memory.challenge,
         "at": at,
+        "previous": previous,
     }
     found = {}
     for number, message in (await links.broadcast(canonical(own))).items():
