@@ -25,6 +25,7 @@ __all__ = [
     "loss_distributions",
     "opendp",
     "parquet",
+    "postgresql",
     "pyarrow",
     "scipy",
 ]
@@ -59,9 +60,11 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
     import scipy
+    from adbc_driver_postgresql import dbapi as postgresql
     from pyarrow import parquet
 else:
     duckdb = _Library("duckdb", "db")
+    postgresql = _Library("adbc_driver_postgresql.dbapi", "db")
     parquet = _Library("pyarrow.parquet", "parquet")
     pyarrow, scipy = _Library("pyarrow", "parquet"), _Library("scipy", "plan")
 

@@ -198,7 +198,7 @@ def compare(
             tell(NO_LEDGER)
         else:
             records = content_digests(sources.used, agreed.population, progress)
-            parties.open_account(book, trial, records | sources.places, at=at)
+            parties.open_account(book, trial, records, at=at)
         counted = parties.count(sources.used) if sources.counted is None else sources.counted
         members, away = parties.members(counted)
 
