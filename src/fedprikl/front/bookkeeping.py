@@ -24,7 +24,8 @@ from fedprikl.protocol import Aggregator, Plan
 from fedprikl.protocol.release import newest_head
 from fedprikl.records import DatabaseTable, Days, FrameRecords, Place, data_files
 from fedprikl.reference.columns import Values
-from fedprikl.reference.rows import column_values
+from fedprikl.reference.rows import FrameSource, column_values
+from fedprikl.reference.values import simple
 
 AnyLedger = Ledger | str | Path | None
 ClientRecords = Place | FrameRecords  # the records of a client
@@ -199,10 +200,12 @@ def _of_file(path: Path) -> str:
 def _of_records(source: FrameRecords) -> str:
     """Of the values; nothing in them may raise, and none of them is shown."""
     records = source.records
+    frame = nw.from_native(records, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        return _of_rows(FrameSource(records))
     if not len(records):
         return ""
     sha = hashlib.sha256()
-    frame = nw.from_native(records, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         for name in sorted(frame.columns):
             _add(sha, [name])
@@ -210,6 +213,26 @@ def _of_records(source: FrameRecords) -> str:
     else:
         _add(sha, records)
     return sha.hexdigest()
+
+
+def _of_rows(source: FrameSource) -> str:
+    """The same where rows come some at a time; however they are divided, the digest is one."""
+    names, found = sorted(source.names), hashlib.sha256()
+    columns, rows = {name: hashlib.sha256(name.encode()) for name in names}, 0
+    for chunk in source.chunks(names):
+        rows += chunk.rows
+        for name, sha in columns.items():
+            _add(sha, list(map(_simple, chunk.columns[name])))
+    for sha in columns.values():
+        found.update(sha.digest())
+    return found.hexdigest() if rows else ""
+
+
+def _simple(value: Any) -> Any:
+    try:
+        return simple(value)
+    except Exception:  # an object of whatever kind must not stop the other records
+        return type(value).__name__
 
 
 def _add(sha: Any, values: Values) -> None:

@@ -156,14 +156,11 @@ def _numbered(clients: Any) -> dict[str, ClientRecords]:
 
 
 def _source(source: Any, name: str) -> ClientRecords:
-    """One client's records; what can only be read once, or only later, is refused."""
+    """One client's records; what can only be read once is refused."""
     if isinstance(source, str | Path):
         return Path(source)
-    if _is_frame(source):
-        if isinstance(nw.from_native(source), nw.LazyFrame):
-            raise InvalidInputError(f"The frame of {name} is lazy. Collect it first.")
-        return FrameRecords(source)
-    if isinstance(source, np.ndarray | Sequence) and not isinstance(source, bytes):
+    listed = isinstance(source, np.ndarray | Sequence) and not isinstance(source, bytes)
+    if _is_frame(source) or listed:
         return FrameRecords(source)
     raise InvalidInputError(
         f"The records of {name} are of the type {type(source).__name__}. {ONE_EACH}"
