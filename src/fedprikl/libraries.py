@@ -26,6 +26,7 @@ __all__ = [
     "narwhals",
     "opendp",
     "parquet",
+    "postgresql",
     "pyarrow",
     "scipy",
 ]
@@ -61,10 +62,12 @@ if TYPE_CHECKING:
     import narwhals.stable.v2 as narwhals
     import pyarrow
     import scipy
+    from adbc_driver_postgresql import dbapi as postgresql
     from pyarrow import parquet
 else:
     duckdb = _Library("duckdb", "db")
     narwhals = _Library("narwhals.stable.v2", "")  # always installed; for data frames
+    postgresql = _Library("adbc_driver_postgresql.dbapi", "db")
     parquet = _Library("pyarrow.parquet", "parquet")
     pyarrow, scipy = _Library("pyarrow", "parquet"), _Library("scipy", "plan")
 
