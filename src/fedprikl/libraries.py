@@ -23,6 +23,7 @@ __all__ = [
     "duckdb",
     "load_extensions",
     "loss_distributions",
+    "matplotlib_pyplot",
     "narwhals",
     "opendp",
     "parquet",
@@ -91,6 +92,12 @@ def dp_accounting() -> Any:
 def loss_distributions() -> Any:
     """Its makers of privacy loss distributions."""
     return _load("dp_accounting.pld", "plan").privacy_loss_distribution
+
+
+@cache
+def matplotlib_pyplot() -> Any:
+    """The module of figures."""
+    return _load("matplotlib.pyplot", "report")
 
 
 @cache
