@@ -14,8 +14,10 @@ from deploy.packages import EXTRAS, PAGE, Package, closure, locked, sbom
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINNED = re.compile(r"[\w-]+/[\w./-]+@[0-9a-f]{40}")
-# In parts, so that this file is not found.
-REGISTRIES = ("pypi.org", "pythonhosted.org", "conda.anaconda.org", "npmjs.org")
+# Backwards, so that this file is not found.
+REGISTRIES = tuple(
+    name[::-1] for name in ("gro.ipyp", "gro.detsohnohtyp", "gro.adnocana", "gro.sjmpn")
+)
 
 
 def steps(workflow: Any) -> Iterator[dict[str, Any]]:
@@ -65,7 +67,7 @@ def test_no_file_names_a_registry() -> None:
     assert found.stdout == ""
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "tools.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "tools.lock"])
 def test_every_line_of_a_lock_has_hashes(name: str) -> None:
     entries = re.split(r"\n(?=\S)", (ROOT / name).read_text().strip())
     assert entries
