@@ -81,7 +81,7 @@ def _table_of(name: str, what: str, record: dict[str, Any]) -> str:
     if what == "numbers":
         plain = [(k, v) for k, v in result.items() if isinstance(v, int | float) and k != "seed"]
         return caption + _rows_table([{"number": k.replace("_", " "), "is": v} for k, v in plain])
-    return caption + _rows_table(result[what])
+    return caption + _rows_table(result.get(what, []))
 
 
 def _summary(results: dict[str, dict[str, Any]]) -> str:
