@@ -412,7 +412,12 @@ class ServersSum(ScoredSum):
     @property
     def composed(self) -> Charge:
         """All noises of a release, and what delta pays beside them, as one charge."""
-        laws = [servers_law(noise) for noise in self.noises]
+        return self.charge_of(self.noises)
+
+    @staticmethod
+    def charge_of(noises: Sequence[QuestionNoise]) -> Charge:
+        """The same of these noises: `after_loss`, if one server is lost."""
+        laws = [servers_law(noise) for noise in noises]
         rests = [law.left_over for law in laws]
         rest = AccountedRelease(
             proved_epsilon=math.fsum(each.proved_epsilon for each in rests),

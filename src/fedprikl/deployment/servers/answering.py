@@ -156,7 +156,7 @@ class _Part:
         plan = self.task.plan
         return {
             "population": plan.population,
-            "mechanism": asked.trust.charge([]),
+            "mechanism": asked.trust.charge_of(asked.noises),
             "times": plan.charged_times(self._number),
             "unit": plan.unit.kind,
         }
