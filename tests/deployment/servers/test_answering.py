@@ -10,7 +10,8 @@ import pytest
 
 from fedprikl.deployment.servers import answering
 from fedprikl.deployment.servers.answering import Answered, alike, take_part
-from fedprikl.deployment.servers.meeting import Settled, round_name
+from fedprikl.deployment.servers.home import round_name
+from fedprikl.deployment.servers.meeting import Settled
 from fedprikl.errors import (
     BudgetExceededError,
     DeploymentError,
@@ -183,7 +184,7 @@ def test_failure_after_the_charge_of_some_gives_it_back(
     assert [left(world, number) for number in (1, 2, 3)] == [1.0] * 3
     monkeypatch.undo()
     release = released(answer(world))
-    assert release.round_id == round_name(world.task(), 0)
+    assert release.round_id == round_name(world.task().fingerprint, 0)
 
 
 def test_failure_after_something_may_have_been_opened_stays_charged(

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from fedprikl.deployment.hosted_round import write_release
-from fedprikl.deployment.servers.home import ServerHome, Task
+from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.links import Links, connected
-from fedprikl.deployment.servers.meeting import Memory, Settled, round_name, settle
+from fedprikl.deployment.servers.meeting import Memory, Settled, settle
 from fedprikl.deployment.settings import now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, ReleaseRefused
@@ -65,7 +65,7 @@ def take_part(
 
     Started again after it is over, it gives the same release.
     """
-    name = round_name(task, period)
+    name = round_name(task.fingerprint, period)
     with locked(home.state / "answer", timeout=0, error=DeploymentError) as alone:
         if not alone:
             raise DeploymentError("This server is answering already. Wait until it is over.")
@@ -167,7 +167,7 @@ class _Part:
 
     def _previous(self) -> str:
         """Fingerprint of the release of the period before, if this server has it."""
-        before = round_name(self.task, self.period - 1) if self.period else ""
+        before = round_name(self.task.fingerprint, self.period - 1) if self.period else ""
         path = self.home.releases / f"{before}.json"
         return Release.load(path).fingerprint if before and path.exists() else ""
 

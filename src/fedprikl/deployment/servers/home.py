@@ -10,6 +10,7 @@ reports-NAME.db     reports of the collector NAME
 ledger.db, releases/, state/        what was answered
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -304,10 +305,21 @@ class ServerHome:
         """Those of all collectors of this server."""
         return [Intake(path, create=False) for path in sorted(self.folder.glob("reports-*.db"))]
 
+    def release(self, plan: str, period: int) -> str | None:
+        """The signed release of a plan and period; None if there is none yet."""
+        path = self.releases / f"{round_name(bytes.fromhex(plan), period)}.json"
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
     def certificate_ends(self) -> datetime:
         """When the certificate of the web address ends."""
         found = x509.load_pem_x509_certificate(self.tls.certificate.read_bytes())
         return found.not_valid_after_utc
+
+
+def round_name(plan: bytes, period: int) -> str:
+    """The id of the one answer to a plan and period, the same at all servers."""
+    name = b"fedprikl/servers/round/" + plan + period.to_bytes(8, "little")
+    return hashlib.sha256(name).hexdigest()[:32]
 
 
 def read_card(path: str | Path) -> Card:
