@@ -410,12 +410,7 @@ class ServersSum(ScoredSum):
     @property
     def composed(self) -> Charge:
         """All noises of a release, and what delta pays beside them, as one charge."""
-        return self.charge_of(self.noises)
-
-    @staticmethod
-    def charge_of(noises: Sequence[QuestionNoise]) -> Charge:
-        """The same of these noises: `after_loss`, if one server is lost."""
-        laws = [servers_law(noise) for noise in noises]
+        laws = [servers_law(noise) for noise in self.noises]
         rests = [law.left_over for law in laws]
         rest = AccountedRelease(
             proved_epsilon=math.fsum(each.proved_epsilon for each in rests),
@@ -428,6 +423,12 @@ class ServersSum(ScoredSum):
         """The noises if one server is lost: on counts only, off which all answers are read."""
         counted = [noise for noise in self.noises if noise.is_counts]
         return tuple((noise, servers_law(noise).after_loss) for noise in counted)
+
+    @property
+    def composed_after_loss(self) -> Charge:
+        """All noises of a release with one server lost, as one charge."""
+        parts = [law.shared.charge(servers_law(noise).delta) for noise, law in self.after_loss]
+        return compose_charges(parts)
 
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:  # noqa: ARG002
         """Points of all clients, the same for all: drawn from the plan alone, so nobody asks."""

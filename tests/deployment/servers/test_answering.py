@@ -114,6 +114,7 @@ def test_one_server_lost_for_good(world: World, lost: int) -> None:
     assert verify(release, plan=signed.plan) is release
     assert len(release.signers) == 2
     assert release.privacy.trust.endswith("One server was lost.")
+    assert [left(world, n) < 0.01 for n in (1, 2, 3)] == [n != lost for n in (1, 2, 3)]
 
 
 def test_plan_that_needs_all_servers_releases_nothing(world: World) -> None:

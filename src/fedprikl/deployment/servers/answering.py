@@ -153,10 +153,10 @@ class _Part:
         return ServersAnswer(trust, points, lost=len(links.present) < 3)
 
     def _due(self, asked: ServersAnswer) -> dict[str, Any]:
-        plan = self.task.plan
+        plan, trust = self.task.plan, asked.trust
         return {
             "population": plan.population,
-            "mechanism": asked.trust.charge_of(asked.noises),
+            "mechanism": trust.composed_after_loss if asked.lost else trust.charge([]),
             "times": plan.charged_times(self._number),
             "unit": plan.unit.kind,
         }
