@@ -35,6 +35,7 @@ from fedprikl.protocol import NoisedRound, Outcome, Plan, Release
 from fedprikl.protocol.answering import points_of
 from fedprikl.protocol.noised_round import state_of
 from fedprikl.protocol.release import own_releases
+from fedprikl.protocol.report_vector import report_points
 from fedprikl.protocol.server_answer import ServersAnswer, answer
 from fedprikl.protocol.sums import ServersSum, trust_of
 from fedprikl.reference import Reference
@@ -146,9 +147,7 @@ class _Part:
     def _asked(self, reference: Reference, links: Links) -> ServersAnswer:
         trust = trust_of(self.task.plan)
         assert isinstance(trust, ServersSum)  # noqa: S101  tasks have no other
-        whole = None
-        if self.task.plan.about_whole:
-            whole = trust.draw_points(reference.whole.probabilities, np.random.default_rng(0))
+        whole = report_points(self.task.plan, reference, self.period)
         points = points_of(self.task.plan, reference, whole)
         return ServersAnswer(trust, points, lost=len(links.present) < 3)
 

@@ -30,6 +30,7 @@ from fedprikl.documents import parse_document, read_exactly, read_file, readable
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, SigningKey
 from fedprikl.protocol.keys import HybridKey, OpeningKey, SealingKey
+from fedprikl.protocol.report_vector import report_blocks, report_entries
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
@@ -87,13 +88,8 @@ class Limits:
                 f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
                 f"{self.largest_epsilon:g} and {self.largest_delta:g}"
             )
-        if sum(blocks_of(signed.plan)) > self.most_entries:
+        if report_entries(signed.plan) > self.most_entries:
             raise PolicyRefusal(f"a report has more than {self.most_entries:,} numbers")
-
-
-def blocks_of(plan: Plan) -> tuple[int, ...]:
-    """Numbers of each view in a report: its asked cells, and all other records."""
-    return tuple(view.points + 1 for view in plan.views)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +120,12 @@ class Task:
     @cached_property
     def blocks(self) -> tuple[int, ...]:
         """Numbers of each view in a report."""
-        return blocks_of(self.plan)
+        return report_blocks(self.plan)
 
     @cached_property
     def entries(self) -> int:
         """Numbers of a report, without its mask."""
-        return sum(self.blocks) + 1
+        return report_entries(self.plan)
 
     def is_open(self, period: int, *, at: str) -> bool:
         """Whether reports of a period may come at this time: the period is over, the plan is not.
