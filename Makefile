@@ -51,7 +51,7 @@ test: dev  ## every check before a change lands: style, types, import rules, tes
 	@$(MAKE) --no-print-directory -j 3 flower-tests lint other-tests
 
 validate: dev  ## everything, also long statistics, benchmarks, coverage
-	$(BIN)/python -m pytest -n 2 --dist worksteal src tests contrib --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist worksteal --hypothesis-profile=thorough src tests contrib --cov --cov-report=term --cov-fail-under=95
 
 # Two processes of one thread each: threads of NumPy and polars would only wait for each other.
 quick-tests other-tests flower-tests validate elsewhere: export OMP_NUM_THREADS = 1
