@@ -188,9 +188,9 @@ async function deliver(address, message, { attempts = 6, delay = 1, fetch = glob
       const options = { method: "POST", body: message, credentials: "omit", redirect: "error" };
       const answer = await fetch(`${address}/v1/reports`, options);
       const said = await answer.json().catch(() => ({}));
-      if (answer.status === 200 && said.accepted === true) return;
+      if (answer.ok && said.accepted === true) return;
       why = said.error ?? `status ${answer.status}`;
-      if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) {
+      if (answer.status >= 400 && answer.status < 500 && ![408, 425, 429].includes(answer.status)) {
         throw new RefusedError(`${address} refused the report: ${why}`);
       }
       const asked = Number(answer.headers.get("retry-after"));

@@ -11,6 +11,7 @@ FedPriKLError
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 ├── HistoryError              a history of a series, or its registry, that cannot be used
 │   └── HistoryDamagedError   a history that was edited, cut or broken
+├── IntakeError               reports on the disk of a server that cannot be used
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
 ├── SealError                 a sealed message that does not open where it arrived
@@ -101,6 +102,10 @@ class HistoryError(FedPriKLError):
 
 class HistoryDamagedError(HistoryError):
     """The history of a series was changed after it was written."""
+
+
+class IntakeError(FedPriKLError):
+    """The file in which a server keeps reports cannot be used. Nothing more is acknowledged."""
 
 
 class MissingExtraError(FedPriKLError, ImportError):

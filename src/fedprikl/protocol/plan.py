@@ -355,6 +355,13 @@ class Plan:
             )
         if any(each.maximum_step is not None for each in values):
             raise InvalidInputError("A value of tv from three servers has no maximum step.")
+        counted = {each.views for each in self.questions if each.release == "counts"}
+        lost = "nothing" if self.servers is None else self.servers.lost
+        if lost == "counts" and any(each.views not in counted for each in values):
+            raise InvalidInputError(
+                "With one server lost only counts are released (lost='counts'), so every view "
+                "needs a question with release='counts'."
+            )
         if self.sums.batches > 1 or self.aggregator:
             raise InvalidInputError(
                 "With three servers all clients are one batch, and there is no aggregator's key."

@@ -30,6 +30,7 @@ FORMAT = Format(
     "release", advice="Have it released again, or read it with the software that made it."
 )
 SIGNED_BY = ("signer", "signature")
+LOST = "One server was lost."  # ends what a privacy statement says about trust
 DRIFTED: dict[VerdictOutcome | None, bool] = {"drift": True, "none found": False}
 
 
@@ -202,8 +203,8 @@ class Release:
     ledger: Head | None = None  # of the ledger that was charged
     software: str
     released_at: str  # ISO 8601 with an offset
-    signer: str = ""  # public key, hexadecimal
-    signature: str = ""
+    signer: str = ""  # public key, hexadecimal; of servers, theirs with a space between
+    signature: str = ""  # as many
     as_read: bytes = field(default=b"", init=False, repr=False)  # the signed text, if it is older
 
     def __post_init__(self) -> None:
@@ -281,15 +282,41 @@ class Release:
         _read(content, key.public, "")
         return replace(self, signer=key.public, signature=key.sign(canonical(content)))
 
+    def countersign(self, key: SigningKey) -> "Release":
+        """The release with one more signature: three servers sign what they made together."""
+        signature = key.sign(canonical(self._content()))
+        return replace(
+            self,
+            signer=f"{self.signer} {key.public}".strip(),
+            signature=f"{self.signature} {signature}".strip(),
+        )
+
     def is_signed_by(self, public: str) -> bool:
         """Whether the holder of this key made the release, and nobody changed it since."""
-        body = canonical(self._content())
-        return self.signer == public and verify_signature(public, self.signature, body)
+        body, signatures = canonical(self._content()), self.signature.split(" ")
+        found = dict(zip(self.signers, signatures, strict=False))
+        return verify_signature(public, found.get(public, ""), body)
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """The public keys that signed: the aggregator's, or those of the servers."""
+        return tuple(self.signer.split(" "))
 
     @property
     def is_intact(self) -> bool:
-        """Whether the signature fits the signer the document itself names."""
-        return self.is_signed_by(self.signer)
+        """Whether the signatures fit the signers that the document itself names."""
+        return all(map(self.is_signed_by, self.signers))
+
+    def has_signers_of(self, plan: Plan) -> bool:
+        """Whether all servers of the plan signed; or two, if one may be lost and it says so.
+
+        Plans without servers, or with servers that are all in one process, name no signer.
+        """
+        if plan.servers is None or not plan.servers.signing:
+            return True
+        wanted = [key for key in plan.servers.signing if self.is_signed_by(key)]
+        said = plan.servers.lost != "nothing" and self.privacy.trust.endswith(LOST)
+        return len(wanted) == 3 or (len(wanted) == 2 and said)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

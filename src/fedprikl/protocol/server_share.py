@@ -193,8 +193,8 @@ class ServerShare:
 
     @property
     def entries(self) -> int:
-        """Numbers of a report: the blocks, N and the mask."""
-        return sum(self.blocks) + 2
+        """Numbers of a report without its mask: the blocks and N."""
+        return sum(self.blocks) + 1
 
     def accept(self, report: bytes) -> bool:
         """Whether the report with this id is new; one that is known counts once."""
@@ -246,7 +246,7 @@ class ServerShare:
         self._step(Stage.AGREED, Stage.CHECKED)
         weights = check_weights(challenge, self.blocks)
         checks = np.zeros((len(self.agreed), CHECKS), dtype=np.uint64)
-        total, found = np.zeros(self.entries, dtype=np.uint64), 0
+        total, found = np.zeros(self.entries + 1, dtype=np.uint64), 0
         for places, rows in _picked(self.agreed, stored) if len(self.agreed) else ():
             checks[places] = combine(rows, weights)
             total = (total + add_rows(rows)) % _PRIME
