@@ -16,6 +16,7 @@ const SIGN = "fedprikl/report/1/sign/";
 const KEM = new Uint8Array([0x4b, 0x45, 0x4d, 0, 0x20]); // "KEM", X25519
 const HPKE = new Uint8Array([0x48, 0x50, 0x4b, 0x45, 0, 0x20, 0, 1, 0, 2]); // "HPKE", the suite
 const PKCS8 = "302e020100300506032b656e04220420"; // what stands before a private key of X25519
+const LATER = [404, 408, 425, 429]; // no such plan or period yet; too slow, too early, too often
 const BASE = new Uint8Array([9, ...new Uint8Array(31)]);
 
 const subtle = globalThis.crypto.subtle;
@@ -190,7 +191,7 @@ async function deliver(address, message, { attempts = 6, delay = 1, fetch = glob
       const said = await answer.json().catch(() => ({}));
       if (answer.ok && said.accepted === true) return;
       why = said.error ?? `status ${answer.status}`;
-      if (answer.status >= 400 && answer.status < 500 && ![408, 425, 429].includes(answer.status)) {
+      if (answer.status >= 400 && answer.status < 500 && !LATER.includes(answer.status)) {
         throw new RefusedError(`${address} refused the report: ${why}`);
       }
       const asked = Number(answer.headers.get("retry-after"));

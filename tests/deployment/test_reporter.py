@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ from fedprikl.deployment import delivery
 from fedprikl.deployment.reporter import prepare
 from fedprikl.deployment.tls import write_certificates
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
-from fedprikl.protocol import Policy, Series, SignedPlan, WholeClient
+from fedprikl.protocol import AskedView, Policy, Question, Series, SignedPlan, WholeClient
 from fedprikl.protocol.keys import Roster
 from fedprikl.protocol.report import open_report, read_header
 from fedprikl.secure_sum.line_shares import restore
@@ -142,7 +143,7 @@ def test_pauses_double_and_have_a_random_part(
         assert 0.5 * 2**number <= pause <= 1.5 * 2**number
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 410, 413, 422])
+@pytest.mark.parametrize("status", [400, 403, 409, 410, 413, 422])
 def test_a_refusal_is_final_for_that_server_alone(
     status: int, servers: list[Scripted], certificates: Path, tmp_path: Path, pauses: list[float]
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_refusal_is_final_for_that_server_alone(
     [
         (200, {}, {}),
         (200, {"accepted": 1}, {}),
+        (404, {"error": "no such plan"}, {}),
         (302, {}, {"Location": "https://elsewhere.example"}),
         (503, {"error": ["no", "text"]}, {"Retry-After": "soon"}),
         (429, {"error": "x" * 5000}, {"Retry-After": "9" * 50}),
@@ -254,6 +256,41 @@ def test_whole_clients_report_exactly_what_they_draw(
     signed = plan_for(addresses(servers), unit=WholeClient(5))
     send(signed, certificates, tmp_path)
     assert restored(servers, signed)[-1] == 5
+
+
+def test_every_block_adds_up_to_the_number_of_records(tmp_path: Path) -> None:
+    """Of the whole, of which some cells are asked, and of columns."""
+    rng = np.random.default_rng(7)
+    public = {"age": rng.integers(0, 6, 400), "plan": rng.choice(["a", "b", "c"], 400)}
+    reference = fk.Reference.fit(pl.DataFrame(public), bins=4)
+    asked = tuple(
+        AskedView(columns=view.columns, points=view.size)
+        for view in reference.views
+        if len(view.columns) == 1
+    )
+    about: dict[str, Any] = {"divergence": "tv", "views": tuple(view.columns for view in asked)}
+    signed = plan_for(
+        NOWHERE,
+        reference=reference.fingerprint,
+        views=(AskedView(points=5), *asked),
+        questions=(
+            Question(share=0.5, release="counts"),
+            Question(share=0.5, release="counts", skew=0.0, **about),
+        ),
+    )
+    data = pl.DataFrame({"age": [0, 1, 99, None, 3], "plan": ["a", "z", "b", "c", "c"]})
+    job = prepare(signed, reference=reference, home=tmp_path)
+    vector = job.count(data)
+    blocks = [len(cells) + 1 for cells in job.cells.values()]
+    assert len(vector) == sum(blocks) + 1
+    starts = np.cumsum([0, *blocks[:-1]])
+    assert np.add.reduceat(vector[:-1], starts).tolist() == [5] * len(blocks)
+    assert vector[-1] == 5
+    assert len(set(job.cells[""])) == 5
+    counted = dict(zip(job.cells["plan"], vector[starts[-1] :].tolist(), strict=False))
+    assert counted["plan=c"] == 2
+    again = prepare(signed, reference=reference)
+    assert again.cells == job.cells  # nobody has to ask
 
 
 def test_periods_of_a_series_are_told_apart(tmp_path: Path) -> None:
