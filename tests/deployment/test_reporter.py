@@ -34,6 +34,7 @@ from tests.deployment.reporting_world import (
 
 RECORDS = [0, 0, 1, 2, 2, 2, 7]
 COUNTS = [2, 1, 3, 1, 7]  # of the three cells, of all other records, and all records
+NOWHERE = tuple(f"https://{name}.example" for name in "abc")
 BUSY = (503, {"error": "too many reports at once"}, {"Retry-After": "7"})
 
 
@@ -189,25 +190,41 @@ def test_nothing_goes_to_a_server_with_another_certificate(
             send(plan_for(addresses(servers)), tmp_path, tmp_path / "third", roots=wrong)
 
 
-def test_what_is_kept_holds_no_count_and_is_private(
-    servers: list[Scripted], certificates: Path, tmp_path: Path
-) -> None:
-    signed = plan_for(addresses(servers))
-    send(signed, certificates, tmp_path)
-    (path,) = (tmp_path / "reports").iterdir()
-    assert path.stat().st_mode & 0o777 == 0o600
-    kept = json.loads(path.read_text())
-    assert set(kept) == {"format", "version", "plan", "period", "messages", "taken"}
-    assert kept["taken"] == [True] * 3
-    kept["period"] = 1
-    kept["messages"] = kept["messages"][::-1]
-    path.write_text(json.dumps(kept))
-    with pytest.raises(InvalidInputError, match="not the report of this plan"):
-        send(signed, certificates, tmp_path)
+def test_what_is_kept_holds_no_count_and_is_private(tmp_path: Path) -> None:
+    signed = plan_for(NOWHERE)
+    job = prepare(signed, reference=REFERENCE, home=tmp_path)
+    made = job.make(np.array(COUNTS))
+    assert job.path.stat().st_mode & 0o777 == 0o600
+    kept = json.loads(job.path.read_text())
+    fields = {"format", "version", "plan", "period", "report_id", "messages", "taken"}
+    assert set(kept) == fields
+    assert job.kept() == made
+    done = made.with_taken(2).with_taken(1)
+    assert not done.is_done
+    done = done.with_taken(3)
+    assert done.is_done
+    assert done.messages == ()  # nothing sealed is left behind
+    changes: list[dict[str, Any]] = [
+        {"period": 1},
+        {"plan": "ab" * 32},
+        {"report_id": "00" * 16},
+        {"messages": kept["messages"][::-1]},
+        {"messages": kept["messages"][:2]},
+        {"messages": []},
+        {"taken": [True] * 3},
+        {"taken": [False]},
+    ]
+    for change in changes:
+        job.path.write_text(json.dumps({**kept, **change}))
+        with pytest.raises(InvalidInputError, match="not the report of this plan"):
+            job.kept()
+    job.path.write_text("{")
+    with pytest.raises(InvalidInputError):
+        fk.report(signed, RECORDS, reference=REFERENCE, home=tmp_path)
 
 
 def test_of_two_processes_one_makes_the_report(tmp_path: Path) -> None:
-    signed = plan_for(tuple(f"https://{name}.example" for name in "abc"))
+    signed = plan_for(NOWHERE)
     job = prepare(signed, reference=REFERENCE, home=tmp_path)
     first, second = job.make(np.array(COUNTS)), job.make(np.array([9, 9, 9, 9, 36]))
     assert first == second
@@ -227,9 +244,6 @@ def test_a_roster_wants_an_identity(
     headers = [read_header(server.got[0]) for server in servers]
     assert {each.identity for each in headers} == {bytes.fromhex(identity.public)}
     assert list(done.sizes.values()) == [len(server.got[0]) for server in servers]
-
-
-NOWHERE = tuple(f"https://{name}.example" for name in "abc")
 
 
 @pytest.mark.parametrize(
