@@ -23,9 +23,11 @@ __all__ = [
     "duckdb",
     "load_extensions",
     "loss_distributions",
+    "matplotlib_pyplot",
     "narwhals",
     "opendp",
     "parquet",
+    "postgresql",
     "pyarrow",
     "scipy",
 ]
@@ -61,10 +63,12 @@ if TYPE_CHECKING:
     import narwhals.stable.v2 as narwhals
     import pyarrow
     import scipy
+    from adbc_driver_postgresql import dbapi as postgresql
     from pyarrow import parquet
 else:
     duckdb = _Library("duckdb", "db")
     narwhals = _Library("narwhals.stable.v2", "")  # always installed; for data frames
+    postgresql = _Library("adbc_driver_postgresql.dbapi", "db")
     parquet = _Library("pyarrow.parquet", "parquet")
     pyarrow, scipy = _Library("pyarrow", "parquet"), _Library("scipy", "plan")
 
@@ -88,6 +92,12 @@ def dp_accounting() -> Any:
 def loss_distributions() -> Any:
     """Its makers of privacy loss distributions."""
     return _load("dp_accounting.pld", "plan").privacy_loss_distribution
+
+
+@cache
+def matplotlib_pyplot() -> Any:
+    """The module of figures."""
+    return _load("matplotlib.pyplot", "report")
 
 
 @cache

@@ -424,6 +424,12 @@ class Plan:
             return "record", None, False
         return "client", self.unit.records, self.unit.empty == "away"
 
+    def __repr__(self) -> str:
+        return (
+            f"<Plan of {self.population!r}: {self.points + self.column_points:,} cells, "
+            f"epsilon {self.budget.epsilon:.3g}, trust {self.trust}, unit {self.unit.kind}>"
+        )
+
     def spread(self, view: View, clients: Sequence[int]) -> float | Spread:
         """How counts vary without drift: by the plan, or by the reference for who was counted.
 

@@ -362,6 +362,12 @@ class Release:
         """SHA-256 of the content."""
         return digest(self._content())
 
+    def __repr__(self) -> str:
+        return (
+            f"<Release about {self.population!r} of {self.released_at[:10]}: "
+            f"{self.outcome or 'no verdict'}, epsilon {self.privacy.claimed_epsilon or 0:.3g}>"
+        )
+
     def to_bytes(self) -> bytes:
         """As it travels."""
         return canonical(self.to_dict())
