@@ -75,8 +75,15 @@ def estimate_command(
     pi = reference_of(plan, signed, reference)
 
     def keep(found: Comparison) -> None:
-        costs, absent = found.costs, found.absent
-        write_release(found.release, found.plan, costs, output=output, report=report, absent=absent)
+        write_release(
+            found.release,
+            found.plan,
+            found.costs,
+            output=output,
+            report=report,
+            absent=found.absent,
+            reference=pi,
+        )
 
     with shown_progress() as progress:
         result = compare(
@@ -100,8 +107,8 @@ def estimate_command(
     if json:
         print_json(result.to_dict() | {"report": str(report)})
     else:
-        print_release(release, absent)
-        say(f"\nBudget left for {result.plan.population}: epsilon {result.epsilon_left:.3g}")
+        print_release(release, absent, result.value_lines)
+        say(f"\nBudget of {result.plan.population}: {result.costs['budget']}")
         say(f"signer, for `fedprikl verify --signer`: {release.signer}")
         say(f"release: {output}\nreport: {report}")
     exit_on_drift(release, fail_on_drift)

@@ -34,8 +34,7 @@ from fedprikl.store import Entry, Store, StoreKind
 
 SITE_MEMORY = StoreKind(
     name="site memory",
-    application=0x46504B53,  # "FPKS"
-    version=4,
+    application=0x66706B73,  # "fpks"
     error=DeploymentError,
     damaged=DeploymentError,
     advice="Without it no step is answered. Bring back a copy made after its last round. If there "

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fedprikl.errors import (
 )
 from fedprikl.front.checking import Progress
 from fedprikl.monitoring.history import History
+from fedprikl.monitoring.status import BudgetFacts
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
 from fedprikl.protocol.release import newest_head
@@ -104,15 +106,19 @@ def open_account(
     aggregator.check_budget()
 
 
-def epsilon_left(book: Ledger, population: str) -> float:
-    """What is left of the budget; a billionth is nothing.
+def spending(book: Ledger, population: str, round_id: str) -> tuple[BudgetFacts, float]:
+    """The budget after a round, and what was spent without it; a billionth is nothing.
 
     It is asked after the release was charged, which must not be lost: nan if nobody can say.
     """
     try:
-        return round(book.account(population).left, 6)
+        account = book.account(population)
     except LedgerError:
-        return math.nan
+        unknown = math.nan
+        return BudgetFacts(epsilon=unknown, delta=unknown, spent=unknown, left=unknown), unknown
+    others = tuple(each for each in account.rounds if each.round_id != round_id)
+    found = BudgetFacts.of(account)
+    return replace(found, left=round(found.left, 6)), replace(account, rounds=others).spent
 
 
 def _newest(folders: Iterable[Path], public: str) -> Head | None:

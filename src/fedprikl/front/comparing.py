@@ -17,8 +17,8 @@ from fedprikl.front.bookkeeping import (
     NO_LEDGER,
     AnyLedger,
     content_digests,
-    epsilon_left,
     open_ledger,
+    spending,
 )
 from fedprikl.front.checking import (
     AnyPlan,
@@ -30,7 +30,7 @@ from fedprikl.front.checking import (
     silent,
 )
 from fedprikl.front.local_parties import LocalParties
-from fedprikl.front.result import Comparison
+from fedprikl.front.result import Comparison, library_of
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
     NoisedRound,
@@ -183,7 +183,9 @@ def compare(
             release=release,
             plan=agreed,
             payload_bytes=sums.ring().packed_bytes,
-            epsilon_left=None if book is None else epsilon_left(book, agreed.population),
+            reference=parties.reference,
+            library=library_of(clients),
+            spending=None if book is None else spending(book, agreed.population, release.round_id),
             notes=tuple(notes),
             **more,
         )

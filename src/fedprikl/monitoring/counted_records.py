@@ -18,8 +18,7 @@ from fedprikl.store import Entry, Store, StoreKind
 
 REGISTRY = StoreKind(
     name="registry of counted records",
-    application=0x46504B57,  # "FPKW"
-    version=2,
+    application=0x66706B77,  # "fpkw"
     error=HistoryError,
     damaged=HistoryError,
     advice="It is damaged, and without it nobody knows which records are new. Restore a copy of "

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.libraries import narwhals as nw
 from fedprikl.records.counting import CellReader, Draw, RecordCounts
 from fedprikl.records.database import DatabaseTable, Place
 from fedprikl.records.files import CsvFormat
@@ -114,6 +114,8 @@ class FrameRecords:
 
     @property
     def _is_frame(self) -> bool:
+        if isinstance(self.records, list | np.ndarray):
+            return False  # known without loading narwhals
         return nw.from_native(self.records, pass_through=True) is not self.records
 
     def _chunks(self, reader: CellReader, *, drawn: bool) -> Iterable[Chunk]:

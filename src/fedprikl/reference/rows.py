@@ -11,11 +11,11 @@ from functools import partial
 from itertools import compress, islice
 from typing import Any, ClassVar, cast
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
+from fedprikl.libraries import narwhals as nw
 from fedprikl.libraries import pyarrow
 from fedprikl.reference.columns import Values
 from fedprikl.reference.values import Odd
