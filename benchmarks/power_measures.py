@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import series
-from power_default import FALSE_ALARM, Default, planned
+from power_default import FALSE_ALARM, WHOLE, Default, planned
 from power_rivals import (
     DIVERGENCES,
     chi_square,
@@ -485,7 +485,7 @@ def _random_plan(rng: np.random.Generator) -> Default:
         epsilon=float(np.exp(rng.uniform(math.log(0.05), math.log(3)))),
         trust="aggregator" if rng.random() < 0.6 else "none",
         payload=LARGE,
-        ask=("kl", "tv", "js", "columns") if rng.random() < 0.5 else ("kl", "tv", "js"),
+        ask=("kl", "tv", "js", "columns") if rng.random() < 0.5 and len(names) > 1 else WHOLE,
         unit="client" if rng.random() < 0.3 else "record",
     )
 

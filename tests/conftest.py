@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,17 @@ IN_MEMORY, ROOM = Path("/dev/shm"), 2**31  # noqa: S108  bytes
 if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
     tempfile.tempdir = os.environ.setdefault("TMPDIR", str(IN_MEMORY))
 WHOLE_FILE = re.compile(r"^pytestmark = .*?pytest\.mark\.(slow|validation)\b", re.M | re.S)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of a database of a real PostgreSQL server."""
+    from tests.postgres import NO_SERVER, running_server
+
+    if NO_SERVER:
+        pytest.skip(NO_SERVER)
+    with running_server() as url:
+        yield url
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fedprikl.protocol import Plan, Release
 from site_parts.api import api
 from site_parts.commands import commands
+from site_parts.formats import format_versions
 from site_parts.metrics import aggregator_metrics, series_metrics
 from site_parts.notebook import notebook
 from site_parts.schemas import fields_text, schema_text
@@ -19,6 +20,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "aggregator_metrics": aggregator_metrics,
     "notebook": notebook,
     "series_metrics": series_metrics,
+    "format_versions": format_versions,
     "plan_fields": lambda: fields_text(Plan),
     "plan_schema": lambda: schema_text("plan"),
     "reference_schema": lambda: schema_text("reference"),

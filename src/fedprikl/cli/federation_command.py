@@ -13,7 +13,14 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, show_table, shown
-from fedprikl.cli.options import Force, Json, check_outputs, load_reference
+from fedprikl.cli.options import (
+    Force,
+    Json,
+    SiteData,
+    TableName,
+    check_outputs,
+    load_reference,
+)
 from fedprikl.cli.running import check_address, check_flower, held, run_party
 from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import (
@@ -233,7 +240,8 @@ def kit(
 @commands.command("start")
 def start(
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
-    data: Annotated[Path, typer.Option(help="The records: a file or a folder.")],
+    data: SiteData,
+    table: TableName = "",
     folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="As of `fedprikl site`; repeatable.")
@@ -252,6 +260,7 @@ def start(
     site_command(
         superlink=own.relay,
         data=data,
+        table=table,
         reference=folder / "ref.json",
         organiser=own.organiser,
         node_key=folder / "node",

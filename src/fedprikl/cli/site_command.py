@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedprikl.cli.options import load_reference
+from fedprikl.cli.options import SiteData, TableName, load_reference
 from fedprikl.cli.running import (
     HealthPort,
     Poll,
@@ -19,18 +19,20 @@ from fedprikl.cli.running import (
     run_party,
 )
 from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
-from fedprikl.deployment.settings import NodeSettings, home_folder
+from fedprikl.deployment.settings import NodeSettings, data_settings, home_folder
 from fedprikl.errors import InvalidInputError
+from fedprikl.records import place_of
 
 HEALTH_PORT = 8470
 
 
 def site_command(
     superlink: Annotated[str, typer.Argument(help="Address of the relay, host:port.")],
-    data: Annotated[Path, typer.Option(help="The records: a file or a folder.")],
+    data: SiteData,
     reference: Annotated[Path, typer.Option(help="The reference Π.")],
     organiser: Annotated[str, typer.Option(help="Public key that must have signed a plan.")],
     node_key: Annotated[Path, typer.Option(help="Private key that the relay knows this site by.")],
+    table: TableName = "",
     root_certificates: Annotated[
         Path | None,
         typer.Option(help="Certificates the relay is trusted by.", show_default="the system's"),
@@ -52,17 +54,25 @@ def site_command(
 
     Example: `fedprikl site relay.example.org:9443 --root-certificates ca.pem --node-key node
     --data records.csv --reference ref.json --organiser 3f5a...`
+
+    Example: `fedprikl site relay.example.org:9443 --root-certificates ca.pem --node-key node
+    --data postgresql://db.example.org/clinic --table visits --reference ref.json
+    --organiser 3f5a...`
     """
     check_flower()
     check_address(superlink)
     check_file(root_certificates, "certificate file", "It is the relay's ca.pem.")
     check_node_key(node_key)
     check_file(trusted_entities, "file of trusted entities", "Check the path.")
-    check_file(data, "file or folder of records", "Check the path.", folder=True)
+    place = place_of(data, table)
+    if isinstance(place, Path):
+        check_file(place, "file or folder of records", "Check the path.", folder=True)
+    else:
+        place.open()  # refuses what is not there
     load_reference(reference)
     more = _parse(settings or [])
     own = {
-        "data": str(data.resolve()),
+        **data_settings(place),
         "reference": str(reference.resolve()),
         "organiser": organiser,
     }

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
-from fedprikl.records import data_files
+from fedprikl.records import Place, data_files, place_of
 
 Config = Mapping[str, object]
 Setting = TypeVar("Setting", str, bool, int, float)
@@ -28,7 +28,7 @@ LIMITS = frozenset(  # of a site's policy, by the names of its fields
 )
 OF_A_SITE = LIMITS | {
     *("data", "identity", "ledger", "longest-validity-days", "organiser", "reference", "roster"),
-    "whole-clients-only",
+    *("table", "whole-clients-only"),
 }
 OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
 
@@ -126,7 +126,7 @@ class RoundSettings:
 class NodeSettings:
     """What a site has decided, from its node config. A run cannot change any of it."""
 
-    data: Path
+    data: Place
     policy: Policy
     home: Home  # identity and roster: for a plan with a roster; ledger: without a trusted party
 
@@ -159,7 +159,8 @@ class NodeSettings:
         home = Home(home_folder())
         for name in ("reference", "identity", "roster", "ledger"):
             setattr(home, name, Path(_read(config, name, str(getattr(home, name)))))
-        return cls(data=Path(_read(config, "data", "")), policy=_policy(config), home=home)
+        data = place_of(_read(config, "data", ""), _read(config, "table", ""))
+        return cls(data=data, policy=_policy(config), home=home)
 
     @classmethod
     def _simulated(cls, number: int) -> "NodeSettings":
@@ -172,6 +173,15 @@ class NodeSettings:
         files = data_files(home.folder / "clients")
         policy = Policy(organiser=signed.signer, most_counts=signed.plan.budget.releases)
         return cls(data=files[number % len(files)], policy=policy, home=home)
+
+
+def data_settings(place: Place) -> dict[str, str]:
+    """The settings of a site that name its records; paths are absolute."""
+    if isinstance(place, Path):
+        return {"data": str(place.resolve())}
+    file = place.file
+    url = place.url if file is None else f"{place.kind}:{file.resolve()}"
+    return {"data": url, "table": place.table}
 
 
 def _policy(config: Config) -> Policy:

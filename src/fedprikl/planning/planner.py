@@ -236,7 +236,10 @@ def _fewest(planned: Sequence[PlannedRound], close: float) -> PlannedRound:
     Nearly as good is within the factor `close` of the least regret. Fewer records of each client
     leave fewer clients short, and no forecast knows how many are.
     """
-    losses = np.array([_losses(each) for each in planned])
+    found = [_losses(each) for each in planned]
+    if len({each.taken is None for each in planned}) > 1:  # they have only the drift in common
+        found = [each[-1:] for each in found]
+    losses = np.array(found)
     worst = (losses / losses.min(axis=0)).max(axis=1)
     return planned[int(np.flatnonzero(worst <= close * (1 + TIE) * worst.min())[-1])]
 

@@ -239,7 +239,7 @@ class SharedGaussianMechanism:
             return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=delta)
         rho = self.on.coordinates * self.on.contribution**2 / (2 * self.on.shares * self.sigma**2)
         draws = self.on.changes * self.on.shares
-        cut = draws * math.exp(_log_beyond_reach(self.sigma) + LARGEST_TOTAL) * 2
+        cut = draws * math.exp(log_beyond_reach(self.sigma) + LARGEST_TOTAL) * 2
         return ComposedCharge(
             (
                 ConcentratedRelease(rho=rho * GAUSSIAN_ROUNDING),
@@ -347,7 +347,7 @@ def _reach(sigma: float) -> int:
     return math.ceil(16 * max(sigma, 1.0))
 
 
-def _log_beyond_reach(sigma: float) -> float:
+def log_beyond_reach(sigma: float) -> float:
     """Logarithm of (a bound on) the probability that a share is beyond its reach."""
     first = _reach(sigma) + 1
     # A geometric series from the first value that is cut off, on both sides.
@@ -357,7 +357,7 @@ def _log_beyond_reach(sigma: float) -> float:
 def _shared_delta(sigma: float, on: SharedCounts) -> Callable[[float], float]:
     """delta as a function of epsilon, of what is drawn."""
     unclipped = _unclipped_delta(sigma, on)
-    clipped = math.log(on.changes * on.shares) + _log_beyond_reach(sigma)
+    clipped = math.log(on.changes * on.shares) + log_beyond_reach(sigma)
 
     def delta_at(epsilon: float) -> float:
         clipping = math.exp(clipped) + math.exp(min(epsilon + clipped, 0.0))

@@ -51,6 +51,7 @@ from fedprikl.protocol.sums import (
     OpenedSum,
     QuestionNoise,
     ScoredSum,
+    ServersSum,
     asked_views,
 )
 from fedprikl.reference import (
@@ -65,9 +66,15 @@ from fedprikl.reference import (
 METHODS = {
     "aggregator": "noisy counts of a trusted aggregator",
     "none": "noisy counts, no trusted party",
+    "servers": "noisy counts of three servers",
 }
 ROUNDING = 1e-9  # of probabilities that sum to 1
 NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
+SERVERS = (
+    "three servers not to collude: no single server, and no server together with any number of "
+    "clients, learns more than the release; two colluding servers learn the sums."
+)
+ONE_LOST = f"{SERVERS} One server was lost."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,7 @@ class Noised:
     counts: tuple[tuple[float, ...], ...] = ()  # of each view with noisy counts: of its asked
     # cells, then of all other records of each batch
     variances: tuple[float, ...] = ()  # of the clients' own noise on each count, by batch
+    servers: int = 0  # that added noise, where three do; 2: one server was lost
     insecure: bool = False  # whether any of the noise is not from a secure source
 
 
@@ -215,7 +223,10 @@ def explain(
         reading.read_shares(trust.worst_share(cohorts))
     else:
         values, counts = iter(noised.values), iter(noised.counts)
-        for noise in trust.noises:
+        noises = trust.noises
+        if isinstance(trust, ServersSum) and noised.servers == 2:
+            noises = trust.after_loss
+        for noise in noises:
             views = range(len(noise.questions[0].views) if noise.is_counts else 1)
             reading.read(noise, [next(counts if noise.is_counts else values) for _ in views])
     return reading.estimates()
@@ -259,6 +270,9 @@ class _Reading:
             privacy = compose_statements(self.stated, claimed_epsilon=plan.budget.epsilon)
             if plan.budget.parts > 1:
                 privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
+        if isinstance(self.trust, ServersSum):
+            words = ONE_LOST if self.noised.servers == 2 else SERVERS
+            privacy = replace(privacy, trust=words)
         return Estimates(
             each=tuple(self.each[question] for question in plan.about_whole),
             columns=columns,
@@ -337,8 +351,9 @@ class _Reading:
         self.each |= zip(questions, found, strict=True)
 
     def _payload(self, points: Sequence[QueryPoints]) -> int:
-        """Counts that each client reported; with noise shares, also of a view's other records."""
-        return sum(view.payload + self.trust.shares_noise for view in points)
+        """Counts that each client reported; without an aggregator, also of other records."""
+        others = self.trust.plan.trust != "aggregator"
+        return sum(view.payload + others for view in points)
 
     def _one_number(
         self, noise: QuestionNoise, numbers: Sequence[float], points: QueryPoints

@@ -15,8 +15,9 @@ from fedprikl.documents import bytes_of_text, canonical, parse_document, text_of
 from fedprikl.errors import InvalidInputError, MissingExtraError, PolicyRefusal, WrongStepError
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource, Unit
 from fedprikl.protocol.keys import Roster, SigningKey
-from fedprikl.protocol.plan import Plan, Trust
+from fedprikl.protocol.plan import Plan, SignedPlan, Trust
 from fedprikl.protocol.round import Invitation, Step, plan_cohort, sum_nonce
+from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.records import Draw
 from fedprikl.reference import Reference
@@ -56,7 +57,7 @@ class Policy:
                 )
 
 
-def _check_parts(plan: Plan, policy: Policy) -> None:
+def check_parts(plan: Plan, policy: Policy) -> None:
     """Refuses a plan whose parts cost more together than it says."""
     try:
         trust_of(plan).check_parts()
@@ -78,7 +79,27 @@ def check_invitation(
     `at` is the client's own time, ISO 8601 with an offset.
     """
     plan, sums = invitation.signed.plan, invitation.sums
-    if policy.organiser and not invitation.signed.is_signed_by(policy.organiser):
+    check_plan(invitation.signed, policy, reference, at=at)
+    check_parts(plan, policy)
+    if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
+        raise PolicyRefusal(
+            f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
+        )
+    if not plan.sums.corruption >= policy.least_corruption:
+        raise PolicyRefusal(
+            f"the plan reckons with a share of {plan.sums.corruption:g} colluding clients, this "
+            f"client insists on {policy.least_corruption:g}"
+        )
+    _check_points(invitation, reference)
+    check_period(invitation, at=at)
+    if not _fits_the_plan(invitation):
+        raise PolicyRefusal("the secure sum does not fit the plan")
+
+
+def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: str) -> None:
+    """Raises `PolicyRefusal` unless the client agrees to the plan, whoever adds up."""
+    plan = signed.plan
+    if policy.organiser and not signed.is_signed_by(policy.organiser):
         raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
     check_validity(plan, policy, at=at)
     if policy.population and plan.population != policy.population:
@@ -95,20 +116,15 @@ def check_invitation(
             f"epsilon {plan.budget.epsilon:g} and delta {plan.budget.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
         )
-    _check_parts(plan, policy)
-    if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
+    counts = plan.points + plan.column_points
+    if not 1 <= counts <= policy.most_points:
+        raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
+    try:
+        view_places(plan, reference)
+    except InvalidInputError:
         raise PolicyRefusal(
-            f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
-        )
-    if not plan.sums.corruption >= policy.least_corruption:
-        raise PolicyRefusal(
-            f"the plan reckons with a share of {plan.sums.corruption:g} colluding clients, this "
-            f"client insists on {policy.least_corruption:g}"
-        )
-    _check_points(invitation, policy, reference)
-    check_period(invitation, at=at)
-    if not _fits_the_plan(invitation):
-        raise PolicyRefusal("the secure sum does not fit the plan")
+            "the plan asks about columns that the reference does not have"
+        ) from None
 
 
 def check_protected(plan: Plan, policy: Policy) -> None:
@@ -126,10 +142,14 @@ def check_period(invitation: Invitation, *, at: str) -> None:
 
     `at` is the client's own time: records that are yet to come cannot be counted once.
     """
-    when, number = invitation.signed.plan.when, invitation.period
+    check_over(invitation.signed.plan.when, invitation.period, at=at)
+
+
+def check_over(when: Once | Series, number: int | None, *, at: str) -> None:
+    """The same for the number of a period; None: of a plan without a series."""
     if when.kind == "once" and number is None:
         return
-    if when.kind == "once" or number is None or number >= when.periods:
+    if when.kind == "once" or number is None or not 0 <= number < when.periods:
         raise PolicyRefusal("a period is asked that the plan does not have, or none where it has")
     if when.period(number).end > datetime.fromisoformat(at):
         raise PolicyRefusal("the period is not over yet by this client's clock")
@@ -209,17 +229,8 @@ def _fits_the_plan(invitation: Invitation) -> bool:
     )
 
 
-def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:
+def _check_points(invitation: Invitation, reference: Reference) -> None:
     plan, cells = invitation.signed.plan, invitation.cells
-    counts = len(cells) + plan.column_points
-    if not 1 <= counts <= policy.most_points:
-        raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
-    try:
-        view_places(plan, reference)
-    except InvalidInputError:
-        raise PolicyRefusal(
-            "the plan asks about columns that the reference does not have"
-        ) from None
     if len(cells) != plan.points or invitation.batch >= plan.sums.batches:
         raise PolicyRefusal("other points or batches are asked than the plan has")
     if len(set(cells)) < len(cells):
@@ -332,6 +343,19 @@ class ClientSession:
         return session
 
 
+def check_records(plan: Plan, counts: Ints, views: Sequence[Ints]) -> None:
+    """Refuses more records than there is room for; of a draw, any number but k."""
+    records, unit = int(counts.sum()), plan.unit
+    if records > plan.sums.most_records:
+        raise PolicyRefusal(NO_ROOM)
+    if unit.kind == "record":
+        return
+    if records == 0 and unit.empty == "away":
+        raise PolicyRefusal(NO_RECORDS)
+    if any(int(each.sum()) != unit.records for each in (counts, *views)):
+        raise PolicyRefusal(NOT_DRAWN)
+
+
 def draw_of(plan: Plan) -> Draw | None:
     """What each client draws of its records before it counts them; None: it counts all of them.
 
@@ -408,7 +432,7 @@ class Client:
         check_roster(invitation, self._policy, self._roster, self._identity)
         if invitation.period != self._period:
             raise PolicyRefusal("its counts are of another period than the one that is asked")
-        self._check_records(plan)
+        check_records(plan, self._counts, self._views)
         self._newest[lineage] = plan.validity.serial
         self._answered.add(invitation.round_id)
         return ClientSession(
@@ -423,18 +447,6 @@ class Client:
             ),
             identity=self._identity,
         )
-
-    def _check_records(self, plan: Plan) -> None:
-        """Refuses more records than there is room for; of a draw, any number but k."""
-        records, unit = int(self._counts.sum()), plan.unit
-        if records > plan.sums.most_records:
-            raise PolicyRefusal(NO_ROOM)
-        if unit.kind == "record":
-            return
-        if records == 0 and unit.empty == "away":
-            raise PolicyRefusal(NO_RECORDS)
-        if any(int(counts.sum()) != unit.records for counts in (self._counts, *self._views)):
-            raise PolicyRefusal(NOT_DRAWN)
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
