@@ -35,7 +35,9 @@ from fedprikl.protocol import NoisedRound, Outcome, Plan, Release
 from fedprikl.protocol.answering import points_of
 from fedprikl.protocol.noised_round import state_of
 from fedprikl.protocol.release import own_releases
+from fedprikl.protocol.report_vector import report_points
 from fedprikl.protocol.server_answer import ServersAnswer, answer
+from fedprikl.protocol.sums import ServersSum, trust_of
 from fedprikl.reference import Reference
 from fedprikl.secure_sum.line_runtime import LineRuntime
 from fedprikl.store import Head, locked
@@ -143,9 +145,9 @@ class _Part:
         return len(mine), any(each.charged for each in mine)
 
     def _asked(self, reference: Reference, links: Links) -> ServersAnswer:
-        trust, whole = self.task.trust, None
-        if self.task.plan.points:  # drawn from the plan: nothing is random
-            whole = trust.draw_points(reference.probabilities, np.random.default_rng(0))
+        trust = trust_of(self.task.plan)
+        assert isinstance(trust, ServersSum)  # noqa: S101  tasks have no other
+        whole = report_points(self.task.plan, reference, self.period)
         points = points_of(self.task.plan, reference, whole)
         return ServersAnswer(trust, points, lost=len(links.present) < 3)
 
@@ -201,7 +203,7 @@ class _Part:
         noised = await answer(
             runtime, asked, settled.share, included=settled.included, source=self.source
         )
-        whole = asked.points[0] if self.task.plan.points else None
+        whole = asked.points[0] if self.task.plan.about_whole else None
         kept = NoisedRound(
             round_id=self.name,
             plan=self.task.plan.fingerprint,

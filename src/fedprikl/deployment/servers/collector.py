@@ -2,16 +2,14 @@
 
 | request                       | answer                                                       |
 | ----------------------------- | ------------------------------------------------------------ |
-| POST /v1/reports              | {"accepted": true}: 201 it is on disk now, 200 since before; |
-|                               | 400 no report for this server; 403 nobody of the roster;     |
-|                               | 404 no such plan or period here; 408 too slow; 409 another   |
-|                               | report of this id or identity was first; 410 late; 411, 413  |
-|                               | no length, or too long; 503 with Retry-After: come again     |
+| POST /v1/reports              | 200 {"accepted": true}: it is on disk, now or since before;  |
+|                               | 403 nobody of the roster; 404 no such plan or period here;   |
+|                               | 408 too slow; 409 another report of this id or identity was  |
+|                               | first; 410 late; 411, 413 no length, or too long; 422 no     |
+|                               | report for this server; 503 with Retry-After: come again     |
 | GET /v1/releases/PLAN/PERIOD  | the release with all signatures, or 404                      |
 | GET /health                   | 503 if reports cannot be kept, or the certificate has ended  |
 | GET /metrics                  | for Prometheus                                               |
-
-What is refused is answered with {"error": "words"}.
 
 A report is opened before it is kept, so what is kept can be added up. It is on disk before its
 sender is told. Reports that wait for the disk together are written together.
@@ -164,7 +162,7 @@ class Collector:
         if kept in REFUSALS:
             raise Refused(*REFUSALS[kept])
         self.counts[kept.value] += 1
-        return 201 if kept is Kept.NEW else 200, '{"accepted": true}'
+        return 200, '{"accepted": true}'
 
     async def _body(self, scope: Any, receive: Callable[[], Awaitable[Any]]) -> bytes:
         """As much as a report may have, and no more; its length is told before."""
@@ -181,7 +179,7 @@ class Collector:
         while True:
             event = await receive()
             if event["type"] != "http.request":
-                raise Refused(400, "the report was cut off")
+                raise Refused(422, "the report was cut off")
             parts.append(event.get("body", b""))
             size += len(parts[-1])
             if size > most:
@@ -209,7 +207,7 @@ class Collector:
                 entries=task.entries,
             )
         except MessageDecodeError as error:
-            raise Refused(400, str(error)) from None
+            raise Refused(422, str(error)) from None
         received = Received(
             task.fingerprint, header.period, header.report_id, header.identity, message
         )
@@ -223,10 +221,10 @@ class Collector:
         if task is None or not task.is_open(header.period, at=self._clock()):
             raise Refused(404, "this server takes no reports of this plan and period now")
         if header.suite != task.servers.suite:
-            raise Refused(400, "the plan names another suite")
+            raise Refused(422, "the plan names another suite")
         if task.roster is None:
             if header.identity is not None:
-                raise Refused(400, "the plan has no roster, so reports are not signed")
+                raise Refused(422, "the plan has no roster, so reports are not signed")
         elif header.identity is None or not task.roster.holds([header.identity]):
             raise Refused(403, "this report is signed by nobody of the roster")
         return task

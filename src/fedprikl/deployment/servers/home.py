@@ -30,7 +30,7 @@ from fedprikl.documents import parse_document, read_exactly, read_file, readable
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, SigningKey
 from fedprikl.protocol.keys import HybridKey, OpeningKey, SealingKey
-from fedprikl.protocol.sums import ServersSum
+from fedprikl.protocol.report_vector import report_blocks, report_entries
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
@@ -88,7 +88,7 @@ class Limits:
                 f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
                 f"{self.largest_epsilon:g} and {self.largest_delta:g}"
             )
-        if sum(ServersSum(signed.plan).blocks) > self.most_entries:
+        if report_entries(signed.plan) > self.most_entries:
             raise PolicyRefusal(f"a report has more than {self.most_entries:,} numbers")
 
 
@@ -113,11 +113,6 @@ class Task:
         return self.plan.servers
 
     @cached_property
-    def trust(self) -> ServersSum:
-        """What follows from the plan."""
-        return ServersSum(self.plan)
-
-    @cached_property
     def fingerprint(self) -> bytes:
         """Of the plan, as reports carry it."""
         return bytes.fromhex(self.plan.fingerprint)
@@ -125,12 +120,12 @@ class Task:
     @cached_property
     def blocks(self) -> tuple[int, ...]:
         """Numbers of each view in a report."""
-        return tuple(self.trust.blocks)
+        return report_blocks(self.plan)
 
     @cached_property
     def entries(self) -> int:
         """Numbers of a report, without its mask."""
-        return sum(self.blocks) + 1
+        return report_entries(self.plan)
 
     def is_open(self, period: int, *, at: str) -> bool:
         """Whether reports of a period may come at this time: the period is over, the plan is not.
