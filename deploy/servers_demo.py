@@ -189,10 +189,9 @@ def once(job: ReportJob, file: Path, roots: Path) -> None:
 
 def twice(job: ReportJob, file: Path, roots: Path) -> None:
     """The answers were lost on their way: all messages are sent again."""
+    made = job.make(job.count(file))
     once(job, file, roots)
-    kept = job.kept()
-    assert kept is not None  # noqa: S101  it was sent
-    _deliver(job, kept.messages, roots)
+    _deliver(job, made.messages, roots)
 
 
 def cut(job: ReportJob, file: Path, roots: Path) -> None:

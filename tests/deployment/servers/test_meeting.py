@@ -243,11 +243,10 @@ def test_another_period_and_an_older_ledger(world: World) -> None:
     assert all("connection" in str(each) for each in found[1:])
 
 
-def test_nobody_reported(world: World) -> None:
-    world.plan()
-    for number in (1, 2, 3):
-        world.collector(number)._intake.close()
-    assert "no report that all servers hold" in errors(meet(world))
+@pytest.mark.parametrize("size", [0, 2])
+def test_too_few_reported(world: World, size: int) -> None:
+    send(world, *clients(world.plan(), size))
+    assert f"{size} are whole and held by all" in errors(meet(world))
 
 
 def test_folder_without_reports(world: World) -> None:

@@ -25,7 +25,13 @@ from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.intake import Intake
 from fedprikl.deployment.servers.links import Links
 from fedprikl.documents import canonical, parse_document
-from fedprikl.errors import DeploymentError, InvalidInputError, MessageDecodeError
+from fedprikl.errors import (
+    DeploymentError,
+    InvalidInputError,
+    MessageDecodeError,
+    ReleaseRefused,
+)
+from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.report import open_report, read_header
 from fedprikl.protocol.server_share import (
     ID_BYTES,
@@ -118,10 +124,6 @@ async def settle(
                 verify(Head(*hello["seen"][str(task.number)]))
         lists = await links.broadcast(own)
         agreed = role.agree(lists)
-        if not agreed:
-            raise DeploymentError(
-                "There is no report that all servers hold. Nothing was opened, nothing was spent."
-            )
         challenge = await _challenge(links, hellos, memory, randomness)
         memory.keep_challenge(challenge)
         checks = role.check(challenge, _stored(intakes, task, period))
@@ -147,6 +149,11 @@ async def settle(
         digest=_digest(task, period, links.present, agreed, left_out, challenge, time, before),
     )
     await _same(links, settled.digest)
+    if settled.included < SMALLEST:
+        raise ReleaseRefused(
+            f"Of the reports, {settled.included} are whole and held by all servers. A sum of fewer "
+            f"than {SMALLEST} hides nobody. Nothing was opened, nothing was charged."
+        )
     memory.keep_heads({n: Head(*hello["head"]) for n, hello in hellos.items()})
     return settled
 
