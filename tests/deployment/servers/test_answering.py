@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,6 @@ def test_changed_release_or_a_missing_signature_is_noticed(world: World) -> None
     send(world, *many(signed))
     release = released(answer(world))
     *two, _ = release.signers
-    from dataclasses import replace
-
     fewer = replace(
         release, signer=" ".join(two), signature=" ".join(release.signature.split(" ")[:2])
     )
