@@ -128,6 +128,8 @@ def test_late_report_is_refused_or_goes_into_the_next_period(world: World) -> No
         assert statuses(app, mine, mine) == expected
         assert statuses(app, early) == [200]
         assert statuses(app, future) == [404]
+        relabelled = mine[:8] + (5).to_bytes(4, "little") + mine[12:]
+        assert statuses(app, relabelled) == [422]
         assert held(world, signed, period=4) == (late == "next")
         intake.close()
 
