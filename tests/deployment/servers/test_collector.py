@@ -238,6 +238,13 @@ def test_other_requests(world: World) -> None:
 
     asked = [("GET", "/v1/reports"), ("POST", "/health"), ("GET", "/"), ("PUT", "/v1/reports")]
     assert [asyncio.run(ask(*each))[0] for each in asked] == [405, 405, 404, 405]
+    app._release = lambda plan, period: f'{{"release": "{plan[:2]}-{period}"}}' if period else None
+    assert asyncio.run(ask("GET", f"/v1/releases/{64 * 'a'}/0"))[0] == 404
+    status, text, headers = asyncio.run(ask("GET", f"/v1/releases/{64 * 'a'}/7"))
+    assert (status, text, headers["content-type"]) == (
+        *(200, '{"release": "aa-7"}\n'),
+        "application/json",
+    )
     status, _, headers = asyncio.run(ask("OPTIONS", "/v1/reports"))
     assert (status, headers["access-control-allow-methods"]) == (200, "POST")
 
