@@ -1,6 +1,6 @@
 """The formats with their versions."""
 
-from fedprikl.deployment import provisioning
+from fedprikl.deployment import provisioning, reporter
 from fedprikl.deployment.site_memory import SITE_MEMORY
 from fedprikl.monitoring.counted_records import REGISTRY
 from fedprikl.monitoring.history import HISTORY
@@ -15,6 +15,7 @@ DOCUMENTS = (
     files.FORMAT,
     noised_round.FORMAT,
     provisioning.FORMAT,
+    reporter.FORMAT,
 )
 STORES = (LEDGER, HISTORY, REGISTRY, SITE_MEMORY)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedprikl.checks import Ints
 from fedprikl.deployment.delivery import deliver
 from fedprikl.deployment.settings import Home, home_folder, now
@@ -26,11 +28,11 @@ from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Plan, Policy, Servers, SignedPlan, SigningKey, draw_of
 from fedprikl.protocol.client import check_over, check_parts, check_plan, check_records
 from fedprikl.protocol.report import make_reports, message_bytes, read_header
-from fedprikl.protocol.report_vector import report_entries, report_points, report_vector
+from fedprikl.protocol.sums import ServersSum, view_places
 from fedprikl.records import CsvFormat, FileRecords, FrameRecords, check_once, open_records
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum.line_shares import SERVERS
-from fedprikl.store import replace_file
+from fedprikl.store import replace_file, sync_folder
 
 ATTEMPTS = 6  # half a minute, about
 FORMAT = Format("report", advice="Finish it with the software that made it.")
@@ -38,12 +40,28 @@ FORMAT = Format("report", advice="Finish it with the software that made it.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptReport:
-    """What a client keeps of a report: the sealed messages, and which servers have theirs."""
+    """What a client keeps of a report: the sealed messages, and which servers have theirs.
+
+    When all have, only that they have.
+    """
 
     plan: str  # fingerprint
     period: int
+    report_id: bytes
     messages: tuple[bytes, ...] = field(repr=False)
     taken: tuple[bool, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all servers have their messages."""
+        return all(self.taken)
+
+    def with_taken(self, server: int) -> "KeptReport":
+        """The report after this server took its message."""
+        taken = tuple(
+            done or each == server for each, done in zip(SERVERS, self.taken, strict=True)
+        )
+        return replace(self, taken=taken, messages=() if all(taken) else self.messages)
 
     @classmethod
     def load(cls, path: Path) -> "KeptReport":
@@ -52,8 +70,12 @@ class KeptReport:
         return read_exactly(cls, FORMAT.current(document), "report")
 
     def save(self, path: Path, *, new: bool = False) -> None:
-        """Writes it whole or not at all; `new`: a FileExistsError if there is one already."""
+        """Writes it whole or not at all; `new`: a FileExistsError if there is one already.
+
+        It outlives a power cut: a client that forgot its report would count twice.
+        """
         replace_file(path, canonical(self.to_dict()), mode=0o600, new=new)
+        sync_folder(path.parent)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -84,7 +106,7 @@ class ReportJob:
     def sizes(self) -> dict[str, int]:
         """Bytes that leave, by address: they depend on nothing but the plan."""
         suite, signed = self.servers.suite, self.plan.roster != ""
-        entries = report_entries(self.plan)
+        entries = sum(ServersSum(self.plan).blocks) + 1
         return {
             address: message_bytes(entries, server=server, suite=suite, signed=signed)
             for server, address in zip(SERVERS, self.servers.addresses, strict=True)
@@ -109,7 +131,10 @@ class ReportJob:
         records = self._records(data, csv_format, drawn=draw is not None)
         counted = records.count(self.reference, draw)
         check_records(self.plan, counted.counts, counted.views)
-        return report_vector(self.plan, self.reference, counted, self.points)
+        asked = [counted.views[place][:-1] for place in view_places(self.plan, self.reference)]
+        if self.points is not None:
+            asked.insert(0, counted.counts[self.points.cells])
+        return ServersSum(self.plan).client_vector(asked, counted.total)
 
     def _records(
         self, data: Any, csv_format: CsvFormat | None, *, drawn: bool
@@ -128,11 +153,15 @@ class ReportJob:
             return None
         found = KeptReport.load(self.path)
         headers = [read_header(message) for message in found.messages]
-        asked = bytes.fromhex(self.plan.fingerprint), self.period
-        if [(each.plan, each.period, each.server) for each in headers] != [
-            (*asked, server) for server in SERVERS
-        ]:
-            raise InvalidInputError(f"{self.path} is not the report of this plan and period.")
+        mine = (self.plan.fingerprint, self.period, found.report_id)
+        said = [(each.plan.hex(), each.period, each.report_id) for each in headers]
+        servers = [each.server for each in headers]
+        whole = servers == ([] if found.is_done else list(SERVERS)) and set(said) <= {mine}
+        if not whole or (found.plan, found.period, len(found.taken)) != (*mine[:2], len(SERVERS)):
+            raise InvalidInputError(
+                f"{self.path} is not the report of this plan and period, or damaged. Bring it back "
+                "from a copy. Without it, nobody knows whether this client has reported."
+            )
         return found
 
     def make(self, vector: Ints) -> KeptReport:
@@ -148,6 +177,7 @@ class ReportJob:
         made = KeptReport(
             plan=self.plan.fingerprint,
             period=self.period,
+            report_id=read_header(messages[0]).report_id,
             messages=messages,
             taken=(False,) * len(messages),
         )
@@ -198,13 +228,15 @@ def prepare(
     if when.kind == "series" and period is None:
         period = max(when.last_over(at), 0)
     check_over(when, period, at=at)
-    number = period or 0
+    points = None
+    if plan.points:  # drawn from the plan: nothing is random
+        points = ServersSum(plan).draw_points(found.probabilities, np.random.default_rng(0))
     return ReportJob(
         plan=plan,
         servers=servers,
         reference=found,
-        period=number,
-        points=report_points(plan, found, number),
+        period=period or 0,
+        points=points,
         home=Home(home_folder() if home is None else Path(home)),
     )
 
@@ -294,7 +326,7 @@ def report(
     return Reported(
         plan=kept.plan,
         period=kept.period,
-        report_id=read_header(kept.messages[0]).report_id.hex(),
+        report_id=kept.report_id.hex(),
         sizes=job.sizes,
         repeated=repeated,
     )
@@ -309,19 +341,18 @@ def _send(
     note: Callable[[str], None],
 ) -> None:
     """Sends what is not taken yet, and keeps what is. A lost note costs a message, no more."""
-    addresses, taken = job.servers.addresses, list(kept.taken)
+    if kept.is_done:
+        return
+    addresses = job.servers.addresses
 
     def keep(address: str) -> None:
-        taken[addresses.index(address)] = True
+        nonlocal kept
+        kept = kept.with_taken(addresses.index(address) + 1)
         try:
-            replace(kept, taken=tuple(taken)).save(job.path)
+            kept.save(job.path)
         except OSError as error:
             raise DeploymentError(f"Cannot write {job.path}: {error.strerror}.") from None
 
-    left = {
-        address: message
-        for address, message, done in zip(addresses, kept.messages, kept.taken, strict=True)
-        if not done
-    }
-    if left:
-        deliver(left, roots=roots, attempts=attempts, taken=keep, note=note)
+    left = zip(addresses, kept.messages, kept.taken, strict=True)
+    messages = {address: message for address, message, done in left if not done}
+    deliver(messages, roots=roots, attempts=attempts, taken=keep, note=note)

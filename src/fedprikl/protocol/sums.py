@@ -35,7 +35,7 @@ from fedprikl.privacy import (
     share_out,
     total_epsilon,
 )
-from fedprikl.privacy.server_noise import HONEST
+from fedprikl.privacy.server_noise import HONEST, ServersMechanism
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.question import Question
@@ -44,7 +44,7 @@ from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, SumPlan, choose_degree
 from fedprikl.secure_sum.line_runtime import MASK_DELTA
 
 LARGEST_MARK = 2**32  # of insecure noise
-SCALE, FINEST = 512, 8  # of Laplace noise on a tv of three servers; 2^8 steps per record at most
+FINE = 2**10  # s: steps per record in which three servers compute a tv
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -394,7 +394,7 @@ class ServersSum(ScoredSum):
 
         V = sum_x max(0, C_x - s h_x),    C_x = s N Pi(x), rounded,    TV = V / (s N)
 
-    which one record moves by at most s: s is as fine as the noise can be drawn.
+    which one record moves by at most s.
     """
 
     def _noise(
@@ -403,10 +403,8 @@ class ServersSum(ScoredSum):
         first, views, k = questions[0], len(questions[0].views), self.plan.contribution_bound
         on = SharedCounts(HONEST, 2 * views, k)
         if first.release == "value":
-            finest = math.floor(math.log2(SCALE * epsilon / (views * k)))
-            fine = 2 ** min(max(finest, 0), FINEST)
             cells = sum(view.points for view in self.plan.views if view.columns in first.views)
-            on = SharedCounts(HONEST, views, k * fine, failure=2 * cells * MASK_DELTA)
+            on = SharedCounts(HONEST, views, k * FINE, failure=2 * cells * MASK_DELTA)
         return QuestionNoise(questions, ServersNoise(on, epsilon, delta, first.noise))
 
     @property
@@ -421,23 +419,10 @@ class ServersSum(ScoredSum):
         return compose_charges([*(law.charge for law in laws), rest])
 
     @cached_property
-    def after_loss(self) -> tuple[QuestionNoise, ...]:
+    def after_loss(self) -> tuple[tuple[QuestionNoise, ServersMechanism], ...]:
         """The noises if one server is lost: on counts only, off which all answers are read."""
-        return tuple(
-            QuestionNoise(
-                (
-                    *noise.questions,
-                    *(
-                        each
-                        for each in self.plan.questions
-                        if each.release != "counts" and each.views == noise.questions[0].views
-                    ),
-                ),
-                servers_law(noise).after_loss,
-            )
-            for noise in self.noises
-            if noise.is_counts
-        )
+        counted = [noise for noise in self.noises if noise.is_counts]
+        return tuple((noise, servers_law(noise).after_loss) for noise in counted)
 
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:  # noqa: ARG002
         """Points of all clients, the same for all: drawn from the plan alone, so nobody asks."""

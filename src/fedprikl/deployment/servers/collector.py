@@ -9,11 +9,14 @@
 | GET /health      | 200, or 503 if reports cannot be kept or the certificate has ended        |
 | GET /metrics     | for Prometheus                                                            |
 
+Reports are answered in JSON: {"accepted": true}, or {"error": "words"}.
+
 A report is opened before it is kept, so what is kept can be added up. It is on disk before its
 sender is told (201). Reports that wait for the disk together are written together.
 """
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -110,9 +113,12 @@ class Collector:
             headers.append((b"retry-after", str(RETRY).encode()))
         if status in (408, 413):
             headers.append((b"connection", b"close"))
-        body = words.encode() + b"\n" * (not words.endswith("\n"))
+        kind, body = b"text/plain; charset=utf-8", words.encode() + b"\n" * (words[-1:] != "\n")
+        if scope["path"] == "/v1/reports":  # as docs/reference/report-message.md says
+            said = {"accepted": True} if status < 300 else {"error": words}
+            kind, body = b"application/json", json.dumps(said).encode()
         headers += [
-            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-type", kind),
             (b"content-length", str(len(body)).encode()),
         ]
         headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
