@@ -137,8 +137,11 @@ def test_a_plan_says_whether_a_server_may_be_lost() -> None:
         questions=(Question(divergence="tv", skew=0.0),),
         servers=Servers(),
     )
+    some = replace(columns, servers=Servers(lost="counts"))
     with pytest.raises(InvalidInputError, match="needs a question with release='counts'"):
-        replace(columns, servers=Servers(lost="counts"))
+        Plan.from_dict(some.to_dict())
+    with pytest.raises(InvalidInputError, match="needs a question with release='counts'"):
+        ServersAnswer(ServersSum(some), points()[:1], lost=True)
 
 
 def test_who_is_present_is_decided_before_noise_is_drawn() -> None:

@@ -297,6 +297,7 @@ def _best_plan(
             planned = _plan_beside_columns(known, draft)
         else:
             planned = _plan_sums(known, draft)
+    planned.plan.check_lost()
     reasons = (*hopeless, *planned.reasons, *column_reasons(planned.plan))
     return replace(planned, reasons=reasons, hopeless=hopeless)
 

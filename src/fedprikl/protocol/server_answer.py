@@ -51,6 +51,8 @@ class ServersAnswer:
                 "One server is lost, and the plan releases nothing without it. Nothing was opened "
                 "and no budget was spent."
             )
+        if self.lost:
+            self.trust.plan.check_lost()
 
     @property
     def noises(self) -> tuple[QuestionNoise, ...]:
