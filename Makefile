@@ -6,7 +6,7 @@ FLOWER := tests/deployment/test_loopback.py
 # A federation is many processes: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup dev demo federation-demo monitor-demo paper check test validate quick-tests other-tests flower-tests \
+.PHONY: help setup dev demo federation-demo monitor-demo servers-demo paper check test validate quick-tests other-tests flower-tests \
   elsewhere matrix pythons docs tables lint dist record mutants results workflows lock clean
 
 help:  ## this list
@@ -39,6 +39,9 @@ federation-demo: dev  ## a federation of real processes on this machine, one sit
 
 monitor-demo: setup  ## two years of weekly releases in two minutes, with the page served meanwhile
 	$(BIN)/python -m deploy.monitor_demo
+
+servers-demo: setup  ## three servers that nobody has to trust, 2,000 clients of one message each
+	$(BIN)/python -m deploy.servers_demo
 
 paper: dev  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything

@@ -190,7 +190,7 @@ async function deliver(address, message, { attempts = 6, delay = 1, fetch = glob
       const options = { method: "POST", body: message, credentials: "omit", redirect: "error" };
       const answer = await fetch(`${address}/v1/reports`, options);
       const said = await answer.json().catch(() => ({}));
-      if (answer.ok && said.accepted === true) return;
+      if (answer.status === 200 && said.accepted === true) return;
       why = said.error ?? `status ${answer.status}`;
       if (answer.status >= 400 && answer.status < 500 && !LATER.includes(answer.status)) {
         throw new RefusedError(`${address} refused the report: ${why}`);

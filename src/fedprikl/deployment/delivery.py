@@ -1,9 +1,9 @@
 """Sending the messages of a report to three servers over HTTPS, until all are taken.
 
     POST {address}/v1/reports    the bytes of the message
-    201, 200 {"accepted": true}  taken, now or before
-    4xx {"error": words}         refused for good: 400 malformed, 403 not in the roster, 409 another
-                                 report was first, 410 too late
+    200 {"accepted": true}       taken, now or before
+    4xx {"error": words}         refused for good: 403 not in the roster, 409 another report was
+                                 first, 410 too late, 413 too large, 422 malformed
     503, any other               later, after the seconds of Retry-After if the server names some;
                                  so is 404, no such plan or period: clocks differ by seconds
 
@@ -85,7 +85,7 @@ def _read(status: int, body: bytes, retry_after: str | None) -> Answer:
     except ValueError:
         said = None
     said = said if isinstance(said, dict) else {}
-    if status in (200, 201) and said.get("accepted") is True:
+    if status == 200 and said.get("accepted") is True:
         return Answer(taken=True)
     words = said.get("error")
     words = clean(words)[:LONGEST_WORDS] if isinstance(words, str) else f"status {status}"

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedprikl.checks import Ints
 from fedprikl.deployment.delivery import deliver
 from fedprikl.deployment.settings import Home, home_folder, now
@@ -28,7 +26,7 @@ from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Plan, Policy, Servers, SignedPlan, SigningKey, draw_of
 from fedprikl.protocol.client import check_over, check_parts, check_plan, check_records
 from fedprikl.protocol.report import make_reports, message_bytes, read_header
-from fedprikl.protocol.sums import ServersSum, view_places
+from fedprikl.protocol.report_vector import report_entries, report_points, report_vector
 from fedprikl.records import CsvFormat, FileRecords, FrameRecords, check_once, open_records
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum.line_shares import SERVERS
@@ -106,7 +104,7 @@ class ReportJob:
     def sizes(self) -> dict[str, int]:
         """Bytes that leave, by address: they depend on nothing but the plan."""
         suite, signed = self.servers.suite, self.plan.roster != ""
-        entries = sum(ServersSum(self.plan).blocks) + 1
+        entries = report_entries(self.plan)
         return {
             address: message_bytes(entries, server=server, suite=suite, signed=signed)
             for server, address in zip(SERVERS, self.servers.addresses, strict=True)
@@ -131,10 +129,7 @@ class ReportJob:
         records = self._records(data, csv_format, drawn=draw is not None)
         counted = records.count(self.reference, draw)
         check_records(self.plan, counted.counts, counted.views)
-        asked = [counted.views[place][:-1] for place in view_places(self.plan, self.reference)]
-        if self.points is not None:
-            asked.insert(0, counted.counts[self.points.cells])
-        return ServersSum(self.plan).client_vector(asked, counted.total)
+        return report_vector(self.plan, self.reference, counted, self.points)
 
     def _records(
         self, data: Any, csv_format: CsvFormat | None, *, drawn: bool
@@ -228,15 +223,13 @@ def prepare(
     if when.kind == "series" and period is None:
         period = max(when.last_over(at), 0)
     check_over(when, period, at=at)
-    points = None
-    if plan.points:  # drawn from the plan: nothing is random
-        points = ServersSum(plan).draw_points(found.probabilities, np.random.default_rng(0))
+    number = period or 0
     return ReportJob(
         plan=plan,
         servers=servers,
         reference=found,
-        period=period or 0,
-        points=points,
+        period=number,
+        points=report_points(plan, found, number),
         home=Home(home_folder() if home is None else Path(home)),
     )
 

@@ -19,11 +19,12 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.libraries import scipy
 from fedprikl.privacy.accounting import WIDE
-from fedprikl.privacy.charges import AccountedRelease, Charge
+from fedprikl.privacy.charges import AccountedRelease, Charge, ComposedCharge
 from fedprikl.privacy.laws import (
     Calibrated,
     Counts,
     IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
     Mechanism,
     Numbers,
     SharedCounts,
@@ -79,6 +80,18 @@ class ServersMechanism(Mechanism):
     def proved_delta(self, delta: float) -> float:
         """The delta to state beside it."""
         return self.shared.proved_delta(delta)
+
+    def charges(self, delta: float) -> tuple[Charge, ...]:
+        """What a release costs, in parts: Laplace shares add up to noise of their kind."""
+        shared, on = self.shared, self.shared.on
+        if isinstance(shared, SharedLaplaceMechanism):
+            law = IntegerLaplaceMechanism(
+                scale=shared.scale, coordinates=on.coordinates, contribution=on.contribution
+            )
+            rest = AccountedRelease(proved_epsilon=TINY, proved_delta=shared.proved_delta(delta))
+            return law, rest
+        charge = shared.charge(delta)
+        return charge.parts if isinstance(charge, ComposedCharge) else (charge,)
 
     def draw(self, entries: int, source: NoiseSource) -> Ints:
         """SECRET: one server's share of the noise on so many whole numbers."""

@@ -273,7 +273,8 @@ class _Reading:
                 privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
         if isinstance(self.trust, ServersSum):
             words = ONE_LOST if self.noised.variances else SERVERS
-            privacy = replace(privacy, trust=words)
+            delta = privacy.delta + self.trust.left_over.proved_delta
+            privacy = replace(privacy, trust=words, delta=min(delta, plan.budget.delta))
         return Estimates(
             each=tuple(self.each[question] for question in plan.about_whole),
             columns=columns,

@@ -408,15 +408,18 @@ class ServersSum(ScoredSum):
         return QuestionNoise(questions, ServersNoise(on, epsilon, delta, first.noise))
 
     @property
-    def composed(self) -> Charge:
-        """All noises of a release, and what delta pays beside them, as one charge."""
-        laws = [servers_law(noise) for noise in self.noises]
-        rests = [law.left_over for law in laws]
-        rest = AccountedRelease(
+    def left_over(self) -> AccountedRelease:
+        """What delta pays beside the laws of the noises: how they are drawn, and comparisons."""
+        rests = [servers_law(noise).left_over for noise in self.noises]
+        return AccountedRelease(
             proved_epsilon=math.fsum(each.proved_epsilon for each in rests),
             proved_delta=math.fsum(each.proved_delta for each in rests),
         )
-        return compose_charges([*(law.charge for law in laws), rest])
+
+    @property
+    def composed(self) -> Charge:
+        """All noises of a release, and what delta pays beside them, as one charge."""
+        return compose_charges([*(noise.charge for noise in self.noises), self.left_over])
 
     @cached_property
     def after_loss(self) -> tuple[tuple[QuestionNoise, ServersMechanism], ...]:
@@ -424,20 +427,26 @@ class ServersSum(ScoredSum):
         counted = [noise for noise in self.noises if noise.is_counts]
         return tuple((noise, servers_law(noise).after_loss) for noise in counted)
 
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:  # noqa: ARG002
-        """Points of all clients, the same for all: drawn from the plan alone, so nobody asks."""
-        seed = int.from_bytes(bytes.fromhex(self.plan.fingerprint)[:8], "little")
-        return super().draw_points(pi, np.random.default_rng(seed))
+    @property
+    def composed_after_loss(self) -> Charge:
+        """All noises of a release with one server lost, as one charge."""
+        charges = (law.charges(servers_law(noise).delta) for noise, law in self.after_loss)
+        return compose_charges([part for parts in charges for part in parts])
 
     def maxima(self, clients: int) -> tuple[int, ...]:  # noqa: ARG002
         """The largest value of each entry of a client's vector: blocks of all views, records."""
         return (self.plan.sums.most_records,) * (sum(self.blocks) + 1)
 
-    def client_vector(self, counts: Sequence[Ints], records: int) -> Ints:
-        """What a client splits into shares: counts of each view, all others last; then N. SECRET.
-
-        `counts` are those of the asked cells of each view.
-        """
+    def vector(
+        self,
+        counts: Sequence[Ints],
+        records: int,
+        *,
+        sums: SumPlan,  # noqa: ARG002
+        source: NoiseSource,  # noqa: ARG002  the servers add the noise
+        randomness: Callable[[int], bytes],  # noqa: ARG002
+    ) -> Ints:
+        """What a client splits into shares: counts of each view, others last; then N. SECRET."""
         blocks = [np.append(block, records - block.sum()) for block in counts]
         return np.concatenate([*blocks, [records]]).astype(np.int64)
 

@@ -230,9 +230,8 @@ SEEN = {
     "sums were opened, by the aggregator, which added the noise.",
     "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
     "counts left it.",
-    "servers": "Nobody saw exact numbers, not even sums: each of three servers held a share, which "
-    "tells nothing by itself, and added a share of the noise before anything was opened. Two "
-    "servers that collude would learn the sums.",
+    "servers": "Nobody saw exact numbers, not even sums: each server held random shares, and noise "
+    "was added before anything was opened. Two servers that collude would learn the sums.",
 }
 LEFT = {
     "record": "Less hidden are all records of one client together; not hidden are the number of "

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.deployment.servers.home import ServerHome, Task
+from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.intake import Intake
 from fedprikl.deployment.servers.links import Links
 from fedprikl.documents import canonical, parse_document
@@ -67,12 +67,6 @@ class Settled:
         return self.reports - len(self.left_out) // ID_BYTES
 
 
-def round_name(task: Task, period: int) -> str:
-    """The id of the one answer to a plan and period, the same at all servers."""
-    name = b"fedprikl/servers/round/" + task.fingerprint + period.to_bytes(8, "little")
-    return hashlib.sha256(name).hexdigest()[:32]
-
-
 @dataclass(eq=False)
 class Memory:
     """What a server must not forget of a period, in a file that is written whole."""
@@ -114,7 +108,7 @@ async def settle(
     randomness: Callable[[int], bytes] = os.urandom,
 ) -> Settled:
     """Steps 1 to 6. `head` is that of this server's ledger; `verify` raises if it lacks another."""
-    memory = Memory.open(home, round_name(task, period))
+    memory = Memory.open(home, round_name(task.fingerprint, period))
     role, intakes = ServerShare(number=task.number, blocks=task.blocks), home.intakes()
     try:
         own = role.close(shut(intakes, task, period))
