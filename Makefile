@@ -6,8 +6,8 @@ FLOWER := tests/deployment/test_loopback.py
 # A federation is many processes: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup dev demo federation-demo monitor-demo paper check test validate quick-tests other-tests flower-tests \
-  elsewhere matrix pythons docs tables lint lock clean
+.PHONY: help setup dev demo federation-demo monitor-demo servers-demo paper check test validate quick-tests other-tests flower-tests \
+  elsewhere matrix pythons docs tables lint dist record mutants results workflows lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -40,6 +40,9 @@ federation-demo: dev  ## a federation of real processes on this machine, one sit
 monitor-demo: setup  ## two years of weekly releases in two minutes, with the page served meanwhile
 	$(BIN)/python -m deploy.monitor_demo
 
+servers-demo: setup  ## three servers that nobody has to trust, 2,000 clients of one message each
+	$(BIN)/python -m deploy.servers_demo
+
 paper: dev  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything
 
@@ -51,7 +54,7 @@ test: dev  ## every check before a change lands: style, types, import rules, tes
 	@$(MAKE) --no-print-directory -j 3 flower-tests lint other-tests
 
 validate: dev  ## everything, also long statistics, benchmarks, coverage
-	$(BIN)/python -m pytest -n 2 --dist worksteal src tests contrib --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist worksteal --hypothesis-profile=thorough src tests contrib --cov --cov-report=term --cov-fail-under=95
 
 # Two processes of one thread each: threads of NumPy and polars would only wait for each other.
 quick-tests other-tests flower-tests validate elsewhere: export OMP_NUM_THREADS = 1
@@ -70,8 +73,8 @@ elsewhere: dev  ## the daily tests in five arithmetic environments: as other pro
 	tests/elsewhere.sh $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not validation"
 
 # Each Python gets an environment of its own, beside .venv.
-matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
-	@set -e; for version in 3.11 3.12 3.13; do \
+matrix:  ## the suite on every Python from 3.11 to 3.14 that this machine has
+	@set -e; for version in 3.11 3.12 3.13 3.14; do \
 	  python=$$($(MAKE) -s --no-print-directory pythons | sed -n "s/^$$version //p"); \
 	  if [ -z "$$python" ]; then echo "no Python $$version here: left out"; continue; fi; \
 	  echo "Python $$version: $$python"; place=.matrix/$$version; \
@@ -83,7 +86,7 @@ matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
 
 # What is on PATH may be a shim of pyenv for a version that is not chosen: it fails.
 pythons:
-	@for version in 3.11 3.12 3.13; do \
+	@for version in 3.11 3.12 3.13 3.14; do \
 	  for found in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python$$version; do \
 	    if $$found -c '' 2>/dev/null; then echo $$version $$found; break; fi; \
 	  done; \
@@ -103,6 +106,29 @@ lint: dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+dist: dev  ## wheel and sdist, built twice and tried out in an empty environment, with a list of their parts
+	$(BIN)/python -m deploy.dist
+
+record: dev  ## write anew what tests compare with: public names, files of this version, licences
+	$(BIN)/python -m tests.compatibility.public
+	$(BIN)/python -m tests.compatibility.make
+	$(BIN)/python -m deploy.packages
+
+QUICK ?=
+results: dev  ## every benchmark with a fresh seed: results/ and docs/results.md; QUICK=1 takes a quarter of an hour
+	$(BIN)/python benchmarks/everything.py $(if $(QUICK),--quick)
+
+mutants: dev  ## small mistakes in the core, one by one: how many do the tests notice?
+	$(BIN)/python -m tests.mutants.run
+
+.tools/.ready: tools.lock
+	$(PYTHON) -m venv .tools
+	.tools/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r tools.lock
+	@touch $@
+
+workflows: .tools/.ready  ## check the workflows of .github
+	.tools/bin/zizmor --offline --quiet --pedantic .github
+
 # Versions stay as they are where they can; `make lock UPGRADE=--upgrade` takes the newest.
 COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
   --no-strip-extras --no-header --no-annotate --no-emit-index-url
@@ -111,6 +137,8 @@ lock: dev  ## resolve both locks (exact versions and hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) $(UPGRADE) --extra dev --output-file requirements-dev.lock
 	$(COMPILE) $(UPGRADE) --extra run --constraints requirements-dev.lock --output-file requirements.lock
+	echo zizmor | $(BIN)/uv pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url $(UPGRADE) --output-file tools.lock
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .matrix docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .tools .matrix docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LOCK = ROOT / "requirements.lock"
+LOCK = ROOT / "requirements-dev.lock"  # of which requirements.lock is a part
 PAGE = ROOT / "docs" / "licences.md"
 EXTRAS = ("plan", "parquet", "db", "report", "flower", "serve", "servers")  # of users
 PERMISSIVE = {
@@ -178,9 +178,9 @@ def _component(package: Package) -> dict[str, Any]:
 
 
 PREFACE = """fedprikl is under Apache-2.0 and contains no code of others. It needs the packages of
-the first table, each under its own licence. The second table has what only `make test`, `make docs` and
-`make paper` need. `make record` writes this page from the metadata of the packages that
-`requirements.lock` installs on Linux. A test refuses a licence that is not on the list in
+the first table, each under its own licence. The second table has what only `make test`, `make docs`
+and `make paper` need. `make record` writes this page from the metadata of the packages that
+`requirements-dev.lock` installs on Linux. A test refuses a licence that is not on the list in
 `deploy/packages.py`."""
 
 

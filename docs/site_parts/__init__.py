@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[], str]] = {
 # Pages outside docs/ that the site includes: links to them lead to the included page.
 INCLUDED = {
     "CHANGELOG.md": "project/changelog.md",
+    "CODE_OF_CONDUCT.md": "project/conduct.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "benchmarks/RESULTS.md": "project/measured.md",

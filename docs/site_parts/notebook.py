@@ -31,7 +31,7 @@ def _run(source: str, names: dict[str, Any]) -> list[str]:
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
     shown, printed = None, io.StringIO()
     with redirect_stdout(printed):
-        exec(compile(ast.Module(body, []), NOTEBOOK.name, "exec"), names)
+        exec(compile(ast.Module(body, []), NOTEBOOK.name, "exec"), names)  # noqa: S102
         if isinstance(last, ast.Expr):
             shown = eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)  # noqa: S307
     found = [_fenced("text", printed.getvalue().rstrip())] if printed.getvalue() else []

@@ -151,5 +151,5 @@ def test_every_event_of_a_store_is_on_the_page(module: ModuleType) -> None:
 
 def test_every_format_is_of_the_version_that_the_page_says() -> None:
     table = site_parts("site_parts.formats").format_versions()
-    assert table.count("\n") == 11
+    assert table.count("\n") == 12
     assert {row.split("|")[3].strip() for row in table.splitlines()[2:]} == {"1"}

@@ -16,6 +16,7 @@ from fedprikl.errors import InvalidInputError, MissingExtraError, PolicyRefusal,
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource, Unit
 from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan, Trust
+from fedprikl.protocol.report import make_reports
 from fedprikl.protocol.round import Invitation, Step, plan_cohort, sum_nonce
 from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import trust_of, view_places
@@ -422,6 +423,42 @@ class Client:
         `at` is the client's own time. A plan with a lower serial number than the newest that this
         client has seen of the same organiser and population is refused.
         """
+        invitation = self._agree(message, at)
+        plan = invitation.signed.plan
+        return ClientSession(
+            invitation,
+            vector=self._vector(invitation),
+            seed=self._randomness(SEED_BYTES),
+            rules=ClientRules(
+                minimum_clients=self._policy.smallest_cohort,
+                minimum_threshold=self._policy.smallest_threshold,
+                colluding_neighbours=int(plan.sums.corruption * invitation.sums.neighbours),
+                require_roster=plan.roster != "",
+            ),
+            identity=self._identity,
+        )
+
+    def report(self, message: bytes, servers: Sequence[str], *, at: str) -> tuple[bytes, ...]:
+        """Takes an invitation of three servers, or refuses as `join` does: a message to each.
+
+        `servers` are the public keys that these are sealed to.
+        """
+        invitation = self._agree(message, at)
+        plan = invitation.signed.plan
+        if plan.servers is None:
+            raise PolicyRefusal("the plan names no servers that a report could be sent to")
+        return make_reports(
+            self._vector(invitation),
+            plan=bytes.fromhex(plan.fingerprint),
+            period=invitation.period or 0,
+            suite=plan.servers.suite,
+            servers=servers,
+            identity=self._identity if plan.roster else None,
+            randomness=self._randomness,
+        )
+
+    def _agree(self, message: bytes, at: str) -> Invitation:
+        """The invitation, if this client takes part: it remembers the round and the plan."""
         invitation = Invitation.from_bytes(message)
         plan, lineage = invitation.signed.plan, invitation.signed.lineage
         if invitation.round_id in self._answered:
@@ -435,18 +472,7 @@ class Client:
         check_records(plan, self._counts, self._views)
         self._newest[lineage] = plan.validity.serial
         self._answered.add(invitation.round_id)
-        return ClientSession(
-            invitation,
-            vector=self._vector(invitation),
-            seed=self._randomness(SEED_BYTES),
-            rules=ClientRules(
-                minimum_clients=self._policy.smallest_cohort,
-                minimum_threshold=self._policy.smallest_threshold,
-                colluding_neighbours=int(plan.sums.corruption * invitation.sums.neighbours),
-                require_roster=plan.roster != "",
-            ),
-            identity=self._identity,
-        )
+        return invitation
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
