@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedprikl.deployment.progress import (
-    RoundMetrics,
     identity_line,
     not_counted_line,
     printable,
     waiting_line,
 )
+from fedprikl.deployment.round_metrics import RoundMetrics
 from fedprikl.deployment.settings import Home, RoundSettings, now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
