@@ -312,10 +312,9 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
     for each in decided:
         what = f"{each.scope} {each.plan[:16]}"
         say(f"{each.decided_at[:16]} {each.by}: {each.state} request {each.number}, a {what}")
-    total = (
-        "" if spent is None else f"; the last 365 days cost a record epsilon {spent:.4g} at most"
-    )
-    say(f"{len(rows)} times counts left{total}")
+    say(f"counts left {len(rows)} times")
+    if spent is not None:
+        say(f"the releases of the last 365 days cost a record epsilon {spent:.4g} at most")
 
 
 def _log(home: Home) -> Any:

@@ -98,7 +98,7 @@ def _references(home: Home) -> Iterator[str]:
 def _data(site: CheckedSite) -> Iterator[str]:
     by_name = any(
         signed.plan.when.kind == "series" and not signed.plan.when.time_column
-        for signed in _known(site).values()
+        for signed in site.home.known_plans().values()
     )
     files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
     for path in site.home.reference_files():
