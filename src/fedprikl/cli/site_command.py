@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedprikl.cli.console import print_json, say, show_table, shown
+from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import Force, Json, check_outputs, load_reference
 from fedprikl.cli.running import (
     HealthPort,
@@ -297,22 +297,19 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
         lines = [{"number": each.number, **each.body, "hash": each.hash} for each in entries]
         print_json({"entries": lines, "spent_in_a_year": spent})
         return
-    rows = [
-        (
-            each.at[:16],
-            shown(f"{each.organiser} ({each.key[:8]})"),
-            each.plan[:16] + ("" if each.period is None else f" period {each.period}"),
-            shown(f"{each.counts:,} counts of {', '.join(each.views)}"),
-            f"epsilon {each.epsilon:g}, delta {each.delta:g}",
+    for each in book.sent:
+        period = "" if each.period is None else f", period {each.period}"
+        say(
+            f"{each.at[:16]} {each.organiser} ({each.key[:8]}) asked, plan {each.plan[:16]}"
+            f"{period}: {each.counts:,} counts of {', '.join(each.views)} left, masked; "
+            f"cost: epsilon {each.epsilon:g}, delta {each.delta:g}"
         )
-        for each in book.sent
-    ]
-    show_table(("when", "who asked", "plan", "what left, masked", "cost"), rows)
-    decided = [each for each in book.requests.values() if each.state != "waiting"]
-    for each in decided:
-        what = f"{each.scope} {each.plan[:16]}"
-        say(f"{each.decided_at[:16]} {each.by}: {each.state} request {each.number}, a {what}")
-    say(f"counts left {len(rows)} times")
+    for each in book.requests.values():
+        if each.by:
+            verb = "denied" if each.state == "denied" else "approved"
+            words = f"request {each.number}, a {each.scope} of {each.plan[:16]}"
+            say(f"{each.decided_at[:16]} {each.by} {verb} {words}")
+    say(f"counts left {len(book.sent)} times")
     if spent is not None:
         say(f"the releases of the last 365 days cost a record epsilon {spent:.4g} at most")
 

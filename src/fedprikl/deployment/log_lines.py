@@ -18,7 +18,8 @@ from fedprikl.deployment.progress import parse_line, printable
 
 LogFormat = Literal["text", "json"]
 _TIME = r"(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)? +)?"
-_LEVEL = re.compile(rf"^{_TIME}(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b\s*:?\s*(.*)$")
+_USUAL = "Public key already in use"  # `fedprikl federation ask` registers all sites again
+_LEVEL = re.compile(rf"^{_TIME}(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b\s*:?\s*(.*)$")
 
 
 def log_line(text: str, process: str, *, at: datetime, form: LogFormat) -> str:
@@ -38,7 +39,8 @@ def log_line(text: str, process: str, *, at: datetime, form: LogFormat) -> str:
     level, words = (found[1], found[2]) if found else ("INFO", clean)
     if told is not None and told[0] == "failure":
         level = "ERROR"
-    level = "WARNING" if level == "WARN" else level
+    if _USUAL in words:
+        level = "INFO"
     time = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if form == "json":
         content = {"time": time, "level": level, "process": process, "message": words}

@@ -91,8 +91,14 @@ def _references(home: Home) -> Iterator[str]:
         raise InvalidInputError(
             f"There is no reference in {home.folder}. Put the organiser's there, as ref.json."
         )
-    for path in files:
-        yield f"{Reference.load(path).fingerprint[:16]} ({path.name})"
+    for fingerprint in _distinct(home):
+        yield f"{fingerprint[:16]} can be read"
+
+
+def _distinct(home: Home) -> dict[str, Reference]:
+    """The references of the folder by fingerprint, each once."""
+    found = map(Reference.load, home.reference_files())
+    return {each.fingerprint: each for each in found}
 
 
 def _data(site: CheckedSite) -> Iterator[str]:
@@ -101,10 +107,9 @@ def _data(site: CheckedSite) -> Iterator[str]:
         for signed in site.home.known_plans().values()
     )
     files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
-    for path in site.home.reference_files():
-        reader = CellReader(Reference.load(path))
-        FileRecords(files, CsvFormat()).open(reader)
-        yield f"{len(files)} files have the columns of {path.name}"
+    for fingerprint, reference in _distinct(site.home).items():
+        FileRecords(files, CsvFormat()).open(CellReader(reference))
+        yield f"{len(files)} files have the columns of the reference {fingerprint[:16]}"
 
 
 def _node_key(site: CheckedSite) -> Iterator[str]:
