@@ -54,7 +54,7 @@ def test_what_children_write_is_heard(form: LogFormat, monkeypatch: pytest.Monke
     """Both of their streams, from a process of their own, to the last line before they end."""
     for name, value in {"LOOK": 0.01, "STOPPING": 5.0}.items():
         monkeypatch.setattr(supervising, name, value)
-    monkeypatch.setattr(supervising.signal, "signal", lambda *_: None)  # not the main thread
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # not the main thread
     code = (
         "import sys, time; print('out', flush=True); print('err', file=sys.stderr, flush=True)\n"
         "time.sleep(60)"

@@ -154,7 +154,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         federation.start_relay()
         keep_everything(federation.database)
         configs = node_configs(federation.aggregator, files, most_counts=2)
-        configs[REFUSING] = with_policy(configs[REFUSING], largest_epsilon=0.5)
+        configs[REFUSING] = with_policy(configs[REFUSING], smallest_cohort=100)
         federation.add_sites(configs)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         with start_round(federation, test_app) as void:
