@@ -32,7 +32,7 @@ def main() -> int:
         (output / name).unlink(missing_ok=True)  # of the last demo
     with tempfile.TemporaryDirectory(prefix="fedprikl-") as name:
         folder = Path(name)
-        files = write_sites(folder, sites=SITES, rows=400)
+        files = write_sites(folder, sites=SITES, rows=1000)
         with Loopback(folder) as federation:
             set_up_aggregator(federation.aggregator, folder / "public.csv")
             shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")

@@ -16,7 +16,8 @@ import numpy as np
 from rich.progress import Progress
 
 import fedprikl as fk
-from fedprikl.dashboard.app import LOOPBACK, dashboard, serving
+from fedprikl.dashboard.app import LOOPBACK, dashboard
+from fedprikl.deployment.web import serving
 from fedprikl.front.series import HistorySource, read_status
 from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import SignedPlan

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.browser import NO_BROWSER
 
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40
+)
+# `make validate` looks longer.
+settings.register_profile("thorough", settings.get_profile("steady"), max_examples=300)
 # New examples are looked for where somebody is there to look at what they find.
 settings.register_profile("repeatable", settings.get_profile("steady"), derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "steady")
@@ -29,6 +33,17 @@ IN_MEMORY, ROOM = Path("/dev/shm"), 2**31  # noqa: S108  bytes
 if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
     tempfile.tempdir = os.environ.setdefault("TMPDIR", str(IN_MEMORY))
 WHOLE_FILE = re.compile(r"^pytestmark = .*?pytest\.mark\.(slow|validation)\b", re.M | re.S)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of a database of a real PostgreSQL server."""
+    from tests.postgres import NO_SERVER, running_server
+
+    if NO_SERVER:
+        pytest.skip(NO_SERVER)
+    with running_server() as url:
+        yield url
 
 
 @pytest.fixture

@@ -9,14 +9,18 @@ from collections.abc import Callable
 from fedprikl.protocol import Plan, Release
 from site_parts.api import api
 from site_parts.commands import commands
+from site_parts.formats import format_versions
 from site_parts.metrics import aggregator_metrics, series_metrics
+from site_parts.notebook import notebook
 from site_parts.schemas import fields_text, schema_text
 
 PARTS: dict[str, Callable[[], str]] = {
     "api": api,
     "commands": commands,
     "aggregator_metrics": aggregator_metrics,
+    "notebook": notebook,
     "series_metrics": series_metrics,
+    "format_versions": format_versions,
     "plan_fields": lambda: fields_text(Plan),
     "plan_schema": lambda: schema_text("plan"),
     "reference_schema": lambda: schema_text("reference"),
@@ -28,6 +32,7 @@ PARTS: dict[str, Callable[[], str]] = {
 # Pages outside docs/ that the site includes: links to them lead to the included page.
 INCLUDED = {
     "CHANGELOG.md": "project/changelog.md",
+    "CODE_OF_CONDUCT.md": "project/conduct.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "benchmarks/RESULTS.md": "project/measured.md",

@@ -13,17 +13,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from fedprikl.documents import Format
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Plan, Release
 from fedprikl.protocol.plan import FORMAT as PLAN_FORMAT
-from fedprikl.protocol.plan import VERSION as PLAN_VERSION
 from fedprikl.protocol.release import FORMAT as RELEASE_FORMAT
-from fedprikl.protocol.release import VERSION as RELEASE_VERSION
 from fedprikl.protocol.release import ColumnAnswer
 from fedprikl.reference.files import CORRELATION
 from fedprikl.reference.files import FORMAT as REFERENCE_FORMAT
-from fedprikl.reference.files import VERSION as REFERENCE_VERSION
 
 Schema = dict[str, Any]
 
@@ -52,17 +50,21 @@ ADDED: dict[type, Schema] = {
         "statement": STATEMENT,
     },
 }
-LEFT_OUT: dict[type, set[str]] = {PrivacyStatement: {"epsilon"}}
+LEFT_OUT: dict[type, set[str]] = {
+    PrivacyStatement: {"epsilon"},
+    Plan: {"as_read"},
+    Release: {"as_read", "signer", "signature"},
+}
 
 
 def plan_schema() -> Schema:
     """Of plan.json."""
-    return _signed("plan", Plan, PLAN_FORMAT, PLAN_VERSION)
+    return _signed("plan", Plan, PLAN_FORMAT)
 
 
 def release_schema() -> Schema:
     """Of release.json."""
-    return _signed("release", Release, RELEASE_FORMAT, RELEASE_VERSION)
+    return _signed("release", Release, RELEASE_FORMAT)
 
 
 def reference_schema() -> Schema:
@@ -98,10 +100,9 @@ def reference_schema() -> Schema:
         {"columns": {"type": "array", "items": TEXT}, "of": kind} | masses,
         optional={CORRELATION, "of"},
     )
-    return {"$schema": DIALECT, "title": REFERENCE_FORMAT} | _closed(
+    return {"$schema": DIALECT, "title": "fedprikl reference"} | _closed(
         {
-            "format": {"const": REFERENCE_FORMAT},
-            "version": {"const": REFERENCE_VERSION},
+            **_head(REFERENCE_FORMAT),
             "about": TEXT,
             "fingerprint": _HASH,
             "records": {"oneOf": [table, cells, images]},
@@ -130,7 +131,6 @@ def fields_text(kind: type) -> str:
     rows = [
         f"| `{name}` | {_words(each)} | {each.get('description', '')} |"
         for name, each in _dataclass(kind)["properties"].items()
-        if name not in ("signer", "signature")
     ]
     return "\n".join(["| field | is | says |", "| --- | --- | --- |", *rows])
 
@@ -139,17 +139,21 @@ _KINDS = {"categories": TEXT, "bins": NUMBER, "times": TEXT}
 _HASH = TEXT | {"pattern": "^[0-9a-f]{64}$"}
 
 
-def _signed(name: str, kind: type, form: str, version: int) -> Schema:
+def _signed(name: str, kind: type, form: Format) -> Schema:
     """A document with the signature of whoever answers for it."""
     content = _dataclass(kind)
-    for outside in ("signer", "signature"):
-        content["properties"].pop(outside, None)
-    properties = {"format": {"const": form}, "version": {"const": version}, **content["properties"]}
+    properties = _head(form) | content["properties"]
     signature = {
         "signer": TEXT | {"pattern": "^([0-9a-f]{64})?$"},
         "signature": TEXT | {"pattern": "^([0-9a-f]{128})?$"},
     }
-    return {"$schema": DIALECT, "title": form} | _closed({name: _closed(properties)} | signature)
+    return {"$schema": DIALECT, "title": f"fedprikl {name}"} | _closed(
+        {name: _closed(properties)} | signature
+    )
+
+
+def _head(form: Format) -> Schema:
+    return {name: {"const": value} for name, value in form.head.items()}
 
 
 def _dataclass(kind: type) -> Schema:

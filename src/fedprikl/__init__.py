@@ -17,6 +17,7 @@ The rest is imported from its package: `fedprikl.estimation`, `fedprikl.privacy`
 TYPE_CHECKING = False  # as type checkers know it, without the cost of importing `typing`
 
 if TYPE_CHECKING:
+    from fedprikl.deployment.reporter import report
     from fedprikl.errors import (
         BudgetExceededError,
         FedPriKLError,
@@ -60,6 +61,7 @@ __all__ = [
     "fit_reference",
     "monitor",
     "plan",
+    "report",
     "verify",
 ]
 
@@ -88,6 +90,7 @@ _HOMES = {
     "fit_reference": "records",
     "monitor": "front",
     "plan": "planning.planner:plan_round",
+    "report": "deployment.reporter",
     "verify": "front",
 }
 

@@ -6,7 +6,7 @@ import json
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -55,16 +55,57 @@ def read_file(path: str | Path, what: str) -> bytes:
         raise InvalidInputError(f"Cannot read the {what} {path}: {error.strerror}.") from None
 
 
-def check_version(content: dict[str, Any], name: str, version: int, advice: str) -> None:
-    """Refuses a document of another kind or version, and says what to do with it."""
-    if content.get("format") != name:
-        raise InvalidInputError(f"This is not a {name}.")
-    found = content.get("version")
-    if type(found) is not int or found != version:
-        number = found if type(found) is int else "unknown"
-        raise InvalidInputError(
-            f"This {name} has version {number}; this software reads version {version}. {advice}"
-        )
+Step = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of document: its name, its version, and how older documents become today's.
+
+    The version was 1 in fedprikl 1.0, and every step adds one: `steps[0]` makes the content of
+    version 2 from that of version 1, and so on. So every version since 1.0 is read.
+
+    >>> def rename(content):
+    ...     return {"size": content["length"]}
+    >>> cloth = Format("cloth", advice="Weave it again.", steps=(rename,))
+    >>> cloth.current({"format": "fedprikl-cloth", "version": 1, "length": 3})
+    {'format': 'fedprikl-cloth', 'version': 2, 'size': 3}
+    """
+
+    name: str
+    advice: str  # what to do with a document that cannot be read
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """That is written."""
+        return 1 + len(self.steps)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The fields by which a document says what it is."""
+        return {"format": f"fedprikl-{self.name}", "version": self.version}
+
+    def current(self, content: dict[str, Any]) -> dict[str, Any]:
+        """The content as today's version has it; refuses other kinds, and versions to come."""
+        kind, found = content.get("format"), content.get("version")
+        if kind == f"fedprikl {self.name}":
+            raise InvalidInputError(
+                f"This fedprikl {self.name} was made before fedprikl 1.0, by version {found!r:.9} "
+                f"of its format. {self.advice}"
+            )
+        if kind != self.head["format"] or type(found) is not int or found < 1:
+            raise InvalidInputError(f"This is not a fedprikl {self.name}.")
+        if found > self.version:
+            raise InvalidInputError(
+                f"This fedprikl {self.name} has version {found}; this software reads versions up "
+                f"to {self.version}. Install a newer fedprikl to read it."
+            )
+        if found == self.version:
+            return content
+        for step in self.steps[found - 1 :]:
+            content = step(content)
+        return self.head | {k: v for k, v in content.items() if k not in self.head}
 
 
 def text_of_bytes(data: bytes) -> str:

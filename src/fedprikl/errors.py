@@ -11,6 +11,7 @@ FedPriKLError
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 ├── HistoryError              a history of a series, or its registry, that cannot be used
 │   └── HistoryDamagedError   a history that was edited, cut or broken
+├── IntakeError               reports on the disk of a server that cannot be used
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
 ├── SealError                 a sealed message that does not open where it arrived
@@ -18,6 +19,8 @@ FedPriKLError
 ├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
+    │   ├── ReportAddressError a report for another plan, period or server
+    │   └── ReportSealError   a report whose seal or signature does not fit
     ├── RejectedMessageError  a message turned away; names its sender and the reason
     ├── UnsafeRequestError    a client refuses, because the answer could expose somebody
     ├── CohortTooSmallError   too few clients remain; nothing was revealed
@@ -101,6 +104,10 @@ class HistoryDamagedError(HistoryError):
     """The history of a series was changed after it was written."""
 
 
+class IntakeError(FedPriKLError):
+    """The file in which a server keeps reports cannot be used. Nothing more is acknowledged."""
+
+
 class MissingExtraError(FedPriKLError, ImportError):
     """An optional dependency is missing; the message names the extra to install."""
 
@@ -134,7 +141,15 @@ class SecureSumError(FedPriKLError):
 
 
 class MessageDecodeError(SecureSumError):
-    """Bytes that are not exactly one message of the secure sum; nothing was used of them."""
+    """Bytes that are not exactly one message of the protocol; nothing was used of them."""
+
+
+class ReportAddressError(MessageDecodeError):
+    """A report for another plan, period or server than the one that reads it."""
+
+
+class ReportSealError(MessageDecodeError):
+    """A report that does not open with the server's key, or whose signature does not fit."""
 
 
 class RejectedMessageError(SecureSumError):

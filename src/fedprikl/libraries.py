@@ -1,8 +1,8 @@
 """Libraries that a site does not need, imported when they are first used.
 
-A site that counts CSV files for a trusted aggregator needs none of them. They are the extras `plan`
-(what plans, charges, releases and judges) and `parquet`; together they take most of the space of an
-installation, and most of the time that importing fedprikl would take.
+A site that counts CSV files for a trusted aggregator needs none of them. They are narwhals (for
+data frames) and the extras `plan` (what plans, charges, releases and judges) and `parquet`. They
+take most of the space of an installation, and most of the time of importing fedprikl.
 
 >>> from fedprikl.libraries import scipy
 >>> float(scipy.special.ndtr(0.0))
@@ -23,8 +23,11 @@ __all__ = [
     "duckdb",
     "load_extensions",
     "loss_distributions",
+    "matplotlib_pyplot",
+    "narwhals",
     "opendp",
     "parquet",
+    "postgresql",
     "pyarrow",
     "scipy",
 ]
@@ -57,11 +60,15 @@ def _load(name: str, extra: str) -> Any:
 
 if TYPE_CHECKING:
     import duckdb
+    import narwhals.stable.v2 as narwhals
     import pyarrow
     import scipy
+    from adbc_driver_postgresql import dbapi as postgresql
     from pyarrow import parquet
 else:
     duckdb = _Library("duckdb", "db")
+    narwhals = _Library("narwhals.stable.v2", "")  # always installed; for data frames
+    postgresql = _Library("adbc_driver_postgresql.dbapi", "db")
     parquet = _Library("pyarrow.parquet", "parquet")
     pyarrow, scipy = _Library("pyarrow", "parquet"), _Library("scipy", "plan")
 
@@ -85,6 +92,12 @@ def dp_accounting() -> Any:
 def loss_distributions() -> Any:
     """Its makers of privacy loss distributions."""
     return _load("dp_accounting.pld", "plan").privacy_loss_distribution
+
+
+@cache
+def matplotlib_pyplot() -> Any:
+    """The module of figures."""
+    return _load("matplotlib.pyplot", "report")
 
 
 @cache

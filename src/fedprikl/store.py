@@ -19,15 +19,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedprikl.documents import canonical, clean
+from fedprikl.documents import Step, canonical, clean
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 
 TIMEOUT = 30.0  # seconds to wait for other processes
 POLL = 0.05  # seconds between looks at a lock
+MIGRATED = "migrated"  # the entry before the first of a newer version
+LOWER_CASE = 0x20202020  # four letters: names of files are in lower case since fedprikl 1.0
 ROOM = 2**18  # bytes: more than most pages have
 _NO_DELETION = (
     "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
@@ -63,12 +65,17 @@ class StoreKind:
 
     name: str  # "ledger"
     application: int  # in the header of the file
-    version: int
     error: type[FedPriKLError]
     damaged: type[FedPriKLError]
     advice: str  # what to do about a damaged file
     unwritten: str  # what did not happen if a write was refused
     half_written: str  # what to do if nobody knows
+    steps: tuple[Step, ...] = ()  # how entries of older versions become today's, as of a `Format`
+
+    @property
+    def version(self) -> int:
+        """That is written: 1 in fedprikl 1.0, and one more with every step."""
+        return 1 + len(self.steps)
 
     @property
     def genesis(self) -> str:
@@ -100,6 +107,7 @@ class Entry:
     number: int  # from 1
     body: Mapping[str, Any]
     hash: str
+    version: int | None = None  # of the store when it was written; None: today's
 
 
 class Store(AbstractContextManager["Store"]):
@@ -157,19 +165,45 @@ class Store(AbstractContextManager["Store"]):
         application, version = (
             self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names
         )
+        if application == kind.application & ~LOWER_CASE:
+            raise kind.error(
+                f"{self.path} is a {kind.name} from before fedprikl 1.0. It was not changed: use "
+                "the software that wrote it."
+            )
         if application != kind.application:
             raise kind.error(
                 f"{self.path} is not a {kind.name}: another program wrote it, or it is empty. "
                 "It was not changed; check the path."
             )
-        if version != kind.version:
+        if not 1 <= version <= kind.version:
             raise kind.error(
-                f"{self.path} is a {kind.name} of version {version}, this software reads version "
-                f"{kind.version}. Use the software that wrote it."
+                f"{self.path} is a {kind.name} of version {version}, this software reads versions "
+                f"1 to {kind.version}. Use the software that wrote it, or a newer fedprikl."
             )
         # EXTRA is FULL and also syncs the folder: what was written outlives a power cut.
         self.connection.execute("PRAGMA synchronous = EXTRA")
         self.connection.execute("PRAGMA trusted_schema = OFF")
+        if version < kind.version:
+            self._migrate()
+
+    def _migrate(self) -> None:
+        """Makes a file of an older version one of today's, in place; a copy of it stays beside.
+
+        No entry is rewritten, so every head that a release was signed with is still the head of
+        the same entries. An entry says from where on they have another version.
+        """
+        with self.writing("the file was left as it was"):
+            version = self.connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == self.kind.version:  # another process was faster
+                return
+            head = self.kind.head_of(self.entries())
+            copy = self.path.with_name(f"{self.path.name}.version-{version}-{head.hash[:8]}")
+            with contextlib.suppress(FileExistsError):  # the same, of a migration that was cut off
+                replace_file(copy, self.path.read_bytes(), mode=0o600, new=True)
+                sync_folder(self.path.parent)
+            if head.count:
+                self.append({"event": MIGRATED, "from": version})
+            self.connection.execute(f"PRAGMA user_version = {self.kind.version}")
 
     def close(self) -> None:
         """Lets go of the file. Harmless if repeated."""
@@ -217,6 +251,20 @@ class Store(AbstractContextManager["Store"]):
             previous = claimed
         if anchor is not None:
             self._check_anchor(found, anchor)
+        return self._with_versions(found)
+
+    def _with_versions(self, found: list[Entry]) -> list[Entry]:
+        """Each entry with its version: before a migration they are older."""
+        version = self.kind.version
+        for place in reversed(range(len(found))):
+            entry = found[place]
+            if entry.body.get("event") == MIGRATED:
+                older = entry.body.get("from")
+                if type(older) is not int or not 1 <= older < version:
+                    raise self._damaged(f"entry {entry.number} migrates from no version")
+                version = older
+            elif version < self.kind.version:
+                found[place] = replace(entry, version=version)
         return found
 
     def _check_anchor(self, found: list[Entry], anchor: Head) -> None:
@@ -232,14 +280,15 @@ class Store(AbstractContextManager["Store"]):
             )
 
     def replay(self, entries: Iterable[Entry], apply: Callable[[Entry], None]) -> None:
-        """Calls `apply` with every entry, in order.
+        """Calls `apply` with every entry as today's version has it, in order.
 
         Where it finds that one makes no sense (by an error other than the kind's own), the file is
         damaged: whoever forges an entry can also forge its hash.
         """
         for entry in entries:
             try:
-                apply(entry)
+                if entry.body.get("event") != MIGRATED:
+                    apply(self._current(entry))
             except self.kind.error:
                 raise
             except (
@@ -255,6 +304,12 @@ class Store(AbstractContextManager["Store"]):
                     "though its hash is right: it was not written by this software. "
                     f"{self.kind.advice}"
                 ) from None
+
+    def _current(self, entry: Entry) -> Entry:
+        body = dict(entry.body)
+        for step in self.kind.steps[(entry.version or self.kind.version) - 1 :]:
+            body = step(body)
+        return replace(entry, body=body)
 
     def append(self, body: Mapping[str, Any]) -> Head:
         """Adds one entry, inside `writing()`; the new head."""

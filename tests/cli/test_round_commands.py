@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from fedprikl.cli.app import app, main
 from fedprikl.front import local_parties
-from fedprikl.protocol import Release, SigningKey
-from fedprikl.reporting import release_words
+from fedprikl.protocol import Release, SignedPlan, SigningKey
+from fedprikl.reference import Reference
+from fedprikl.reporting import ColumnValues, facts, release_words
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +70,11 @@ def test_estimate_and_verify_say_the_same_about_a_release(folder: Path) -> None:
     words = shown(Release.load(folder / "release.json"))
     assert words.startswith(("The 12 clients differ from the reference.", "No drift found among"))
     assert "drift found: " in words.lower()
-    assert estimated.startswith(words)
+    release, plan = Release.load("release.json"), SignedPlan.load("plan.json").plan
+    values = ColumnValues(release, plan, Reference.load("ref.json"))  # which verify does not know
+    lines = list(values.lines(facts.ranked(release.columns)))
+    assert lines
+    assert estimated.startswith(release_words(release, (), lines))
     verified = call("verify", "release.json").stdout
     assert verified.startswith("unchanged since it was signed; compare the signer with the key you")
     signer = Release.load(folder / "release.json").signer

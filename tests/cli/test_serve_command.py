@@ -61,7 +61,7 @@ def test_without_the_extra_files_can_still_be_written(
 
 
 def test_a_taken_port_is_told(app: typer.Typer) -> None:
-    from fedprikl.dashboard.app import open_socket
+    from fedprikl.deployment.web import open_socket
 
     with open_socket("127.0.0.1", 0) as taken:
         done = call(app, "--port", str(taken.getsockname()[1]))

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from fedprikl.dashboard import CachedSeries
-from fedprikl.dashboard import app as serving_module
-from fedprikl.dashboard.app import AT_ONCE, dashboard, open_socket, serving
+from fedprikl.dashboard.app import dashboard
+from fedprikl.deployment import web as serving_module
+from fedprikl.deployment.web import AT_ONCE, open_socket, serving
 from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.monitoring.metrics import metrics_text

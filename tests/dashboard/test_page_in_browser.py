@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fedprikl.dashboard import write_site
-from fedprikl.dashboard.app import dashboard, serving
+from fedprikl.dashboard.app import dashboard
+from fedprikl.deployment.web import serving
 from fedprikl.monitoring.status import headline
 from fedprikl.reporting.html import Html
 from fedprikl.reporting.html import page as make_page

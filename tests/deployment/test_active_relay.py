@@ -286,7 +286,7 @@ def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
 def test_a_refusal_is_as_long_as_an_answer(federation: FakeFederation) -> None:
     """Whatever the reason: the length of a sealed message is seen by the relay."""
     grid = federation.grid()
-    grid.limit(6, most_points=3)
+    grid.limit(6, smallest_threshold=50)
     grid.limit(7, smallest_cohort=100)
     _, lines = federation.run(grid)
     assert "advertise: 6 of 8 answered, 2 refused" in lines[1]

@@ -581,6 +581,7 @@ def test_a_node_of_the_simulation_engine_takes_the_file_of_its_number(
     monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
     (federation.home / "clients").symlink_to(federation.files[0].parent)
     settings = NodeSettings.of({"partition-id": 3, "num-partitions": 8})
+    assert isinstance(settings.data, Path)
     assert settings.data.name == federation.files[3].name
     organiser = SigningKey.load(federation.home / "organiser.pem").public
     assert settings.policy.limits.organisers == {organiser}

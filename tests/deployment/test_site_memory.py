@@ -329,8 +329,8 @@ def test_entries_that_make_no_sense_are_refused(tmp_path: Path, body: dict[str, 
 
 def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     counted(memory(tmp_path), "aa", signed())
-    edit(tmp_path / "home" / "site.db", "PRAGMA user_version = 3")
-    with pytest.raises(DeploymentError, match="version 3, this software reads version 4"):
+    edit(tmp_path / "home" / "site.db", "PRAGMA user_version = 9")
+    with pytest.raises(DeploymentError, match="version 9, this software reads versions 1 to 1"):
         memory(tmp_path).go_on("aa", Step.REVEAL)
 
 

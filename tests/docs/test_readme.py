@@ -167,10 +167,17 @@ def test_the_names_in_the_notation_exist() -> None:
                 assert hasattr(found, attribute) or attribute in found.__dataclass_fields__
 
 
-def test_the_lock_names_no_address() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    assert "://" not in lock
-    assert re.search(r"^opendp==[\d.]+", lock, re.MULTILINE)
+def test_the_locks_agree_and_name_no_address() -> None:
+    run, dev = (
+        (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")
+    )
+    assert "://" not in run + dev
+    pins = [re.findall(r"^[\w.-]+(?:\[.*\])?==\S+.*$", lock, re.MULTILINE) for lock in (run, dev)]
+    pins = [[re.sub(r"\[.*\]", "", pin) for pin in each] for each in pins]
+    assert set(pins[0]) < set(pins[1])
+    names = {pin.partition("==")[0] for pin in pins[0]}
+    assert {"hatchling", "opendp", "pyarrow", "uvicorn"} <= names
+    assert not names & {"flwr", "mypy", "pandas", "polars", "pytest", "ray", "sphinx"}
 
 
 def test_the_public_names_are_sorted_and_exist() -> None:

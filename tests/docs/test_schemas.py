@@ -1,16 +1,22 @@
 """The schemas of docs/reference/formats.md accept real documents, and reject broken ones."""
 
+import ast
+import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
 
 import fedprikl as fk
+from fedprikl.deployment import site_memory
+from fedprikl.monitoring import counted_records, history
+from fedprikl.privacy import account
 from tests.docs.pages import site_parts, text_of
 
 pytestmark = pytest.mark.slow
@@ -126,3 +132,24 @@ def test_another_version_is_rejected(kind: str, documents: dict[str, list[Docume
     inside = document if kind == "reference" else document[kind]
     other = inside | {"version": inside["version"] + 1}
     assert not accepts(kind, other if kind == "reference" else document | {kind: other})
+
+
+@pytest.mark.parametrize("module", [account, history, counted_records, site_memory])
+def test_every_event_of_a_store_is_on_the_page(module: ModuleType) -> None:
+    tree, page = ast.parse(inspect.getsource(module)), text_of("reference/formats.md")
+    cases = {
+        case.pattern.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Match) and ast.unparse(node.subject) == "body['event']"
+        for case in node.cases
+        if isinstance(case.pattern, ast.MatchValue) and isinstance(case.pattern.value, ast.Constant)
+    }
+    assert len(cases) > 1
+    for event in {*cases, *getattr(module, "_CLOSED", ())}:
+        assert f"| `{event}` |" in page
+
+
+def test_every_format_is_of_the_version_that_the_page_says() -> None:
+    table = site_parts("site_parts.formats").format_versions()
+    assert table.count("\n") == 12
+    assert {row.split("|")[3].strip() for row in table.splitlines()[2:]} == {"1"}

@@ -312,6 +312,7 @@ def test_every_task_of_the_benchmark_has_its_table(bench: Any) -> None:
     assert {arguments[0].split(",")[0] for _, _, arguments in some} == {"blocks", "zipf"}
 
 
+@pytest.mark.validation
 def test_tables_are_printed_and_written_between_their_marks(
     saved: Path,
     bench: Any,

@@ -181,10 +181,6 @@ def same_frame(people: Population) -> Any:
     return [frame, frame, *people.frames(pl.DataFrame)[1:]]
 
 
-def lazy(people: Population) -> Any:
-    return [frame.lazy() for frame in people.frames(pl.DataFrame)]
-
-
 def numbered(people: Population) -> Any:
     return dict(enumerate(people.frames(pl.DataFrame)))
 
@@ -205,7 +201,6 @@ BAD_CLIENTS: dict[str, tuple[Callable[[Population], Any], str]] = {
         "same records",
     ),
     "names that are numbers": (numbered, r"must be texts.*\{str\(k\): frame\}"),
-    "a lazy frame": (lazy, "Collect it first"),
     "a client that is nothing": (lambda _: [None] * 4, "of the type NoneType"),
     "arrays for columns": (
         lambda _: [[1, 2], [1, 3], [1, 4]],

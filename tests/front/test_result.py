@@ -1,19 +1,31 @@
 """What a comparison shows, and how it is handed on."""
 
 import json
+import math
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from fedprikl import Comparison, InvalidInputError, PlannedRound, Reference, SigningKey, verify
+from fedprikl import (
+    Comparison,
+    InvalidInputError,
+    PlannedRound,
+    Reference,
+    SigningKey,
+    libraries,
+    verify,
+)
 from fedprikl import plan as make_plan
 from fedprikl.errors import MissingExtraError
+from fedprikl.front.result import library_of
 from tests.front.conftest import Population
 
 pytestmark = pytest.mark.slow
@@ -125,12 +137,13 @@ def test_a_row_states_its_privacy(people: Population) -> None:
 def test_the_usual_library_is_one_that_is_there(
     found: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert type(found.to_frame()) is pd.DataFrame
+    of_files = replace(found, library=None)
+    assert type(of_files.to_frame()) is pd.DataFrame
     monkeypatch.delitem(sys.modules, "pandas")
-    assert type(found.to_frame()) is pl.DataFrame
+    assert type(of_files.to_frame()) is pl.DataFrame
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="not installed"):
-        found.to_frame()
+        of_files.to_frame()
     with pytest.raises(InvalidInputError, match="pandas, polars or pyarrow"):
         found.to_frame("modin")  # type: ignore[arg-type]
 
@@ -203,3 +216,52 @@ def test_verify_raises_what_is_not_genuine(
 
 def other_plan(reference: Reference) -> PlannedRound:
     return make_plan(reference, clients=6, records=360, epsilon=0.5)
+
+
+@pytest.mark.parametrize(
+    "library", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"]
+)
+def test_frames_are_of_the_library_that_was_given(people: Population, library: Any) -> None:
+    result = people.compare(people.frames(library))
+    kind = type(library({"a": [1]}))
+    for frame in (result.to_frame(), result.columns.to_frame(), result.columns.quality()):
+        assert type(frame) is kind
+    named = dict(enumerate(people.frames(library)))
+    assert library_of(named) == library_of([library({"a": [1]})])
+    assert library_of("clients") is library_of([np.zeros(3)]) is library_of([]) is None
+
+
+def test_the_median_is_beside_the_other_numbers(found: Comparison) -> None:
+    rows = {row["column"]: row for row in found.columns.to_frame("polars").to_dicts()}
+    age = rows["age"]
+    assert 35 < age["reference_median"] < 45
+    assert age["median_low"] <= age["median"] <= age["median_high"]
+    assert age["median"] > 45  # 55 in truth
+    assert math.isnan(rows["plan"]["median"])
+    assert "age: median " in str(found)
+
+
+def test_the_figure_shows_every_column(found: Comparison) -> None:
+    figure = found.plot()
+    first, *others = figure.axes
+    names = [label.get_text() for label in first.get_yticklabels()]
+    assert sorted(names) == ["age", "plan"]
+    assert [axes.get_title(loc="left") for axes in others] == list(found.columns.drifted)
+
+
+def test_a_figure_needs_the_extra(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_: str) -> NoReturn:
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    monkeypatch.setattr(libraries, "import_module", absent)
+    libraries.matplotlib_pyplot.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"fedprikl\[report\]"):
+        found.plot()
+    libraries.matplotlib_pyplot.cache_clear()
+
+
+def test_what_is_shown_in_a_shell_is_short(found: Comparison, people: Population) -> None:
+    things = (found, found.plan, found.release, found.columns, people.planned, people.reference)
+    for thing in things:
+        assert len(repr(thing)) < 120
+        assert "\n" not in repr(thing)

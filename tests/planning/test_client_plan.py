@@ -1,6 +1,7 @@
 """Plans that protect whole clients: what each draws, what a year costs, what liars can do."""
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from fedprikl import Reference
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import weighted_score
-from fedprikl.planning import PlannedRound, plan_round
+from fedprikl.planning import PlannedRound, plan_round, planner
 from fedprikl.planning.client_sizes import ClientSizes
 from fedprikl.planning.liars import liar_bounds, liar_targets
 from fedprikl.planning.planner import CLOSE
@@ -38,6 +39,17 @@ def planned(trust: Any = "aggregator", **options: Any) -> PlannedRound:
         unit="client",
         **options,
     )
+
+
+def test_plans_with_and_without_the_whole_are_compared_by_what_they_find(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Errors of the whole and of columns are no list of the same length."""
+    plans = [SimpleNamespace(taken=taken, name=name) for name, taken in enumerate((None, 1, None))]
+    losses = {0: [0.1, 0.5], 1: [0.1, 0.1, 0.1, 0.2], 2: [0.1, 0.4]}
+    monkeypatch.setattr(planner, "_losses", lambda each: losses[each.name])
+    assert planner._fewest(plans, 1.0) is plans[1]  # type: ignore[arg-type,comparison-overlap]
+    assert planner._fewest(plans, 2.1) is plans[2]  # type: ignore[arg-type,comparison-overlap]
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])

@@ -103,13 +103,13 @@ def test_a_name_needs_no_budget_yet_and_none_is_made(ledger: Ledger) -> None:
     assert ledger.account("phones").spent == 0.5
 
 
-@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("version", [0, 9])
 def test_a_ledger_of_another_version_is_refused(path: Path, version: int) -> None:
     """It may hold what this software does not know: nothing is charged by guessing."""
     Ledger.open(path).close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(LedgerError, match=f"version {version}, this software reads version 5"):
+    with pytest.raises(LedgerError, match=f"version {version}, this software reads versions 1 to"):
         Ledger.open(path)
 
 

@@ -126,8 +126,8 @@ def test_a_plan_carries_the_roster_under_its_signature() -> None:
     for bad in ("x", "AB" * 32):
         with pytest.raises(InvalidInputError, match="roster of a plan"):
             WORLD.plan(roster=bad)
-    older = plan.to_dict() | {"version": 2}
-    with pytest.raises(InvalidInputError, match="has version 2; this software reads version 12"):
+    older = plan.to_dict() | {"format": "fedprikl plan", "version": 2}
+    with pytest.raises(InvalidInputError, match=r"before fedprikl 1\.0, by version 2"):
         Plan.from_dict(older)
 
 

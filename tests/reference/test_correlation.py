@@ -160,8 +160,8 @@ def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_
 
 
 def test_a_reference_without_ids_keeps_its_fingerprint() -> None:
-    """As written by the first software that wrote version 7."""
-    written = "220e1b099cec9e2e87df11154a72495924b8f51f598720c54b3d4b85c9723e2d"
+    """As in fedprikl 1.0: plans name it for years."""
+    written = "c21161556abbad4d6b6e5a27a3bbb339422bac0e44138585724d0d2697aeea9e"
     assert Reference.from_counts([3, 0, 5], other=2).fingerprint == written
 
 

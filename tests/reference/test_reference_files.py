@@ -114,7 +114,7 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
     ("change", "words"),
     [
         ({"format": "something else"}, "not a fedprikl reference"),
-        ({"version": 3}, "version 3.*fedprikl reference"),
+        ({"format": "fedprikl reference"}, "before fedprikl 1.0.*`fedprikl reference`"),
         ({"version": 8}, "version 8"),
         ({"other": 1}, "fingerprint"),
         ({"other": -1}, "not negative"),

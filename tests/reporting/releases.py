@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.estimation.outcome import Tolerance
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Outcome, Release
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
+from fedprikl.reference import Reference
 from tests.plans import make_plan
 
 RECORDS = 40_295
@@ -231,6 +233,25 @@ def partly_blind() -> Release:
     return replace(told, columns=(*told.columns[:2], other, *told.columns[3:]))
 
 
+def with_values() -> tuple[Release, Reference]:
+    """Numbers, times and categories, and the reference that says which cells are which."""
+    rng, rows = np.random.default_rng(4), 4_000
+    frame = {
+        "delay": [*rng.integers(-20, 90, rows - 80).tolist(), *80 * [None]],
+        "distance": np.round(rng.gamma(3, 350, rows), 1),
+        "day": np.datetime64("2024-01-01") + rng.integers(0, 180, rows),
+        "carrier": rng.choice(["UA", "B6", "DL"], rows),
+    }
+    reference = Reference.fit(pl.DataFrame(frame))
+    columns = [
+        column(view.columns, view.labels, drift=drift, seed=n, rest=rest)
+        for n, (view, drift, rest) in enumerate(
+            zip(reference.views, (0.1, 0.0, 0.0, 0.1), (0.0, 0.0, 0.0, 900.0), strict=True)
+        )
+    ]
+    return release(columns, reference=reference.fingerprint), reference
+
+
 SCENES: dict[str, Release] = {
     "two of six": release(two_of_six()),
     "forty": release(forty(), answers=(), verdict=None),
@@ -239,6 +260,7 @@ SCENES: dict[str, Release] = {
         drifted=False,
     ),
     "no party trusted": no_party_trusted(),
+    "three servers": release(two_of_six(), trust="servers"),
     "whole only": release(()),
     "long names": release(long_names(), population=LONG),
     "hostile": hostile(),

@@ -10,7 +10,7 @@ from fedprikl.reporting import release_page, release_summary
 from fedprikl.reporting.charts import Bar, bar_chart
 from fedprikl.reporting.html import Html, page
 from tests.browser import look
-from tests.reporting.releases import PLAN, SCENES
+from tests.reporting.releases import PLAN, SCENES, with_values
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +18,8 @@ WIDTHS = (400, 1200)
 GAP = 4  # pixels between a bar and its number
 COSTS = {"bytes of masked counts per client": "1,024"}
 PAGES = {name: release_page(release, PLAN, COSTS) for name, release in SCENES.items()}
+VALUED, REFERENCE = with_values()
+PAGES["values"] = release_page(VALUED, PLAN, COSTS, reference=REFERENCE)
 
 # Every fold is opened, then boxes are measured, in pixels.
 SCRIPT = """
@@ -51,6 +53,8 @@ return {
   sections: [...document.querySelectorAll('h2')].map(each => each.textContent),
   scripts: document.querySelectorAll('script, iframe, img, link, object').length,
   shut, charts,
+  stacked: [...document.querySelectorAll('.stacked')].map(
+    each => each.scrollWidth - each.clientWidth),
   blocks: blocks.map(each => ({says: each.textContent.slice(0, 60), box: box(each)})),
 };
 """
@@ -95,7 +99,7 @@ def test_no_text_of_a_chart_lies_on_another(seen: dict[Any, Any], case: tuple[st
 
 @each_page
 def test_everything_is_there(seen: dict[Any, Any], case: tuple[str, int]) -> None:
-    found, release = seen[case], SCENES[case[0]]
+    found, release = seen[case], SCENES.get(case[0], VALUED)
     assert found["scripts"] == 0
     assert not any(found["shut"])  # folded until somebody asks
     drifted = sum(1 for column in release.columns if column.drifted)
@@ -109,6 +113,7 @@ def test_everything_is_there(seen: dict[Any, Any], case: tuple[str, int]) -> Non
     assert found["sections"] == [
         *(["What has drifted"] if drifted else []),
         *(["All columns"] if release.columns else []),
+        *(["Typical values", "Data quality"] if release is VALUED else []),
         *(["How large the difference is"] if release.answers else []),
         "Privacy",
         "Everything else",
@@ -118,6 +123,14 @@ def test_everything_is_there(seen: dict[Any, Any], case: tuple[str, int]) -> Non
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tables_of_values_show_every_number(seen: dict[Any, Any], width: int) -> None:
+    """Without scrolling, on a phone too."""
+    wider = seen["values", width]["stacked"]
+    assert len(wider) == 4  # medians, what has changed, what has not, columns in numbers
+    assert max(wider) <= 0
 
 
 def test_light_is_light_and_dark_is_dark(

@@ -111,7 +111,7 @@ def test_the_report_of_two_drifted_columns() -> None:
         "only their sums were opened, by the aggregator",
         "Less hidden are all records of one client together",
         "expected without drift, 40,295 records",
-        "threshold: chance alone rarely exceeds it",
+        "threshold, which chance rarely exceeds",
         "example: a 50:50 split becomes 60:40",
         "example: 3 records in a hundred",
         "D(Pi || 0.01 Pi + 0.99 P)",

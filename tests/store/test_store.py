@@ -22,8 +22,7 @@ class NotesDamagedError(NotesError):
 
 NOTES = StoreKind(
     name="notebook",
-    application=0x46504B54,
-    version=3,
+    application=0x66706B74,
     error=NotesError,
     damaged=NotesDamagedError,
     advice="Bring back a copy.",

@@ -102,7 +102,7 @@ def test_tasks_count_what_a_client_of_a_round_counts(
     changes: dict[str, Any] = {} if whole else {"questions": ()}
     plan = a_plan(5, columns=columns, **changes)
     tasks = dap_tasks(plan, clients=100)
-    assert [task.kind.length for task in tasks] == NoisyHistogram(plan)._blocks
+    assert [task.kind.length for task in tasks] == NoisyHistogram(plan).blocks
     names = (((),) if whole else ()) + (() if columns is None else columns.views)
     assert tuple(task.view for task in tasks) == names
     assert len({task.task_info for task in tasks}) == len(tasks)

@@ -32,6 +32,7 @@ SECTIONS = {  # of `--help`, each in the order of use
     "One round": ("demo", "reference", "plan", "audit", "estimate", "verify", "ledger"),
     "Over time": ("monitor", "serve"),
     "Between machines": ("federation", "keys", "relay", "aggregator", "site", "federate", "prune"),
+    "Three servers": ("server", "report"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."

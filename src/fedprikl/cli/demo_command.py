@@ -150,8 +150,8 @@ def round_words(result: Comparison, leaves: Mapping[str, Leaves]) -> list[str]:
         "Every aircraft counted its own file, and the counts were added up in secure sums.",
         f"{len(leaves)} aircraft vanished on the way, {early} of them before they had sent their "
         f"counts. The sums were completed all the same: {included} of {clients} aircraft count.",
-        "The ledger was charged before anything was opened; epsilon "
-        f"{result.epsilon_left or 0:.3g} is left of the budget of {result.plan.population!r}.",
+        "The ledger was charged before anything was opened. Budget of "
+        f"{result.plan.population!r}: {result.costs['budget']}.",
     ]
 
 
@@ -328,9 +328,17 @@ def _main_job(
     tell("4. The round", *round_words(result, leaves))
 
     release, absent, output = result.release, result.absent, own / "release.json"
-    write_release(release, result.plan, result.costs, output=output, report=report, absent=absent)
+    write_release(
+        release,
+        result.plan,
+        result.costs,
+        output=output,
+        report=report,
+        absent=absent,
+        reference=reference,
+    )
     judged = judge(table, reference, release, vanished=vanished(leaves))
-    tell("5. The answer", release_words(release, absent))
+    tell("5. The answer", release_words(release, absent, result.value_lines))
     tell("6. How right it was", truth_table(judged), *truth_words(judged))
     return result.to_dict() | {
         **{kind.replace(" ", "_"): named(judged, kind) for kind in OUTCOMES},

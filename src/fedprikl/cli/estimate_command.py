@@ -16,11 +16,13 @@ from fedprikl.cli.options import (
     KeyFile,
     LedgerFile,
     Limits,
+    OneTable,
     PlanFile,
     ReferenceFile,
     ReleaseFiles,
     SkipBadFiles,
     check_outputs,
+    file_of,
     grouped,
     reference_of,
 )
@@ -28,7 +30,6 @@ from fedprikl.cli.release_output import exit_on_drift, print_release, write_rele
 from fedprikl.front import Comparison, compare
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SignedPlan
-from fedprikl.records import DatabaseTable, NoClient
 
 
 @grouped
@@ -37,6 +38,7 @@ def estimate_command(
     limits: Limits,
     csv: CsvOptions,
     files: ReleaseFiles,
+    one_table: OneTable,
     clients: Annotated[
         Path | None,
         typer.Argument(
@@ -44,19 +46,6 @@ def estimate_command(
         ),
     ] = None,
     reference: ReferenceFile = None,
-    client_column: Annotated[
-        str | None,
-        typer.Option(help="CLIENTS is one table, and this column of it has the client ids."),
-    ] = None,
-    no_client: Annotated[
-        NoClient,
-        typer.Option(help="What becomes of rows without an id; one-each: a client each."),
-    ] = "refuse",
-    data: Annotated[
-        str | None,
-        typer.Option(help="In place of CLIENTS, a database: sqlite:PATH or duckdb:PATH."),
-    ] = None,
-    table: Annotated[str, typer.Option(help="With --data: its table or view, like visits.")] = "",
     ledger: LedgerFile = LEDGER,
     key: KeyFile = KEY,
     skip_bad_files: SkipBadFiles = False,
@@ -74,30 +63,38 @@ def estimate_command(
 
     Example: `fedprikl estimate plan.json flights.parquet --client-column tailnum --no-client drop`
 
-    Example: `fedprikl estimate plan.json --data sqlite:clinic.db --table visits --client-column id`
+    Example: `fedprikl estimate plan.json --data postgresql://db.example.org/clinic --table visits
+    --client-column id`
     """
-    records, place = _records(clients, data, table, client_column)
+    place = one_table.place(clients)
     signed = SignedPlan.load(plan)
     inputs = (plan, reference or plan.parent / "ref.json", ledger, key)
     output, report = files.output, files.report
     force = files.force or _left_behind((output, report), ledger, signed.plan.population)
-    check_outputs(output, report, force=force, inputs=inputs, clients=place)
+    check_outputs(output, report, force=force, inputs=inputs, clients=file_of(place))
     pi = reference_of(plan, signed, reference)
 
     def keep(found: Comparison) -> None:
-        costs, absent = found.costs, found.absent
-        write_release(found.release, found.plan, costs, output=output, report=report, absent=absent)
+        write_release(
+            found.release,
+            found.plan,
+            found.costs,
+            output=output,
+            report=report,
+            absent=found.absent,
+            reference=pi,
+        )
 
     with shown_progress() as progress:
         result = compare(
             pi,
-            records,
+            place,
             signed,
             ledger=ledger,
             key=key,
             releases=(output.parent,),
-            client=client_column,
-            no_client=no_client,
+            client=one_table.client_column,
+            no_client=one_table.no_client,
             csv_format=csv.format,
             skip_bad_files=skip_bad_files,
             largest_epsilon=limits.largest_epsilon,
@@ -110,25 +107,11 @@ def estimate_command(
     if json:
         print_json(result.to_dict() | {"report": str(report)})
     else:
-        print_release(release, absent)
-        say(f"\nBudget left for {result.plan.population}: epsilon {result.epsilon_left:.3g}")
+        print_release(release, absent, result.value_lines)
+        say(f"\nBudget of {result.plan.population}: {result.costs['budget']}")
         say(f"signer, for `fedprikl verify --signer`: {release.signer}")
         say(f"release: {output}\nreport: {report}")
     exit_on_drift(release, fail_on_drift)
-
-
-def _records(
-    clients: Path | None, data: str | None, table: str, column: str | None
-) -> tuple[Path | DatabaseTable, Path]:
-    """What is compared, and the file or folder that holds it."""
-    if clients is not None and data is None:
-        return clients, clients
-    if clients is not None or data is None:
-        raise typer.BadParameter("Give the clients' files, or a database with --data: one of both.")
-    found = DatabaseTable(data, table)
-    if column is None:
-        raise typer.BadParameter("With --data, name the column of client ids: --client-column.")
-    return found, found.path
 
 
 def _left_behind(outputs: Sequence[Path], ledger: Path, population: str) -> bool:

@@ -1,5 +1,6 @@
 """`fedprikl federate`: starts a round on a running federation and follows it to the release."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from fedprikl.cli.options import (
     check_key,
     check_outputs,
     grouped,
+    reference_of,
 )
 from fedprikl.cli.release_output import plan_words, print_release, write_release
 from fedprikl.cli.running import check_flower
@@ -23,7 +25,7 @@ from fedprikl.deployment.flower.organiser import (
     roster_names,
 )
 from fedprikl.deployment.progress import named
-from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.front.checking import check_valid, now
 from fedprikl.protocol import SignedPlan
 
@@ -113,7 +115,10 @@ def federate_command(
     except DeploymentError as error:
         raise DeploymentError(named(str(error), names)) from None
     progress = [named(line, names) for line in progress]
-    write_release(release, signed.plan, {}, output=output, report=report)
+    beside = None  # the organiser need not have the reference
+    with suppress(FedPriKLError):
+        beside = reference_of(plan, signed, None)
+    write_release(release, signed.plan, {}, output=output, report=report, reference=beside)
     if json:
         print_json(
             release.to_dict()

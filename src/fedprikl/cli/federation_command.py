@@ -13,7 +13,14 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, show_table, shown
-from fedprikl.cli.options import Force, Json, check_outputs, load_reference
+from fedprikl.cli.options import (
+    Force,
+    Json,
+    SiteData,
+    TableName,
+    check_outputs,
+    load_reference,
+)
 from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
 from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import (
@@ -243,7 +250,8 @@ def kit(
 @commands.command("start")
 def start(
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
-    data: Annotated[Path, typer.Option(help="The records: a file or a folder.")],
+    data: SiteData,
+    table: TableName = "",
     folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
     health_port: Annotated[int, typer.Option(min=0, max=65535, help="0: none.")] = 8470,
     log_format: Logs = "text",
@@ -257,6 +265,7 @@ def start(
     own = provisioning.unpack(kit_file, folder)
     run(
         data=data,
+        table=table,
         superlink=own.relay,
         folder=folder,
         health_port=health_port,

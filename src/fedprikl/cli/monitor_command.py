@@ -18,11 +18,13 @@ from fedprikl.cli.options import (
     KeyFile,
     LedgerFile,
     Limits,
+    OneTable,
     PlanFile,
     ReferenceFile,
     SkipBadFiles,
     check_apart,
     check_key,
+    file_of,
     given_of,
     grouped,
     in_panels,
@@ -53,11 +55,14 @@ from fedprikl.reporting.facts import series_lines
 from fedprikl.store import write_whole
 
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
-OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_files")
+OF_TABLES = ("client_column", "no_client", "data", "table")
+OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_files", *OF_TABLES)
 OF_FEDERATIONS = ("signer", "least_clients", "roster")
 
 PANELS = {
-    "What is counted": ("reference", "counted", "separator", "encoding", "skip_bad_files"),
+    "What is counted": (
+        *("reference", *OF_TABLES, "counted", "separator", "encoding", "skip_bad_files"),
+    ),
     "Who, in a federation": ("federation", "signer", "least_clients", "roster"),
     "Privacy": ("ledger", "key", "largest_epsilon", "largest_delta"),
     "Who is told": ("site", "metrics", "webhook", "webhook_secret", "command"),
@@ -196,8 +201,12 @@ def run_command(
     audience: Audience,
     limits: Limits,
     csv: CsvOptions,
+    one_table: OneTable,
     clients: Annotated[
-        Path | None, typer.Argument(help="A folder with one file or folder per client.")
+        Path | None,
+        typer.Argument(
+            help="A folder with one file or folder per client; or one table (--client-column)."
+        ),
     ] = None,
     reference: ReferenceFile = None,
     counted: Annotated[
@@ -235,11 +244,18 @@ def run_command(
 
     Example: `fedprikl monitor run plan.json clients/ --site public --metrics fedprikl.prom`
 
+    Example: `fedprikl monitor run plan.json --data postgresql://db.example.org/clinic
+    --table visits --client-column id`
+
     Example: `fedprikl monitor run plan.json --federation my-superlink --signer 3f5a...`
     """
     _check_usage(context, federated=bool(federation))
     policy = limits.policy
-    telling = _Telling(plan, files, audience, (reference, key, counted, roster), clients)
+    if not federation and clients is None and one_table.data is None:
+        raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
+    place = None if federation else one_table.place(clients)
+    folder = file_of(place) if place else None
+    telling = _Telling(plan, files, audience, (reference, key, counted, roster), folder)
     signed = telling.signed
     pi = reference or plan.parent / "ref.json"
     if federation:
@@ -270,14 +286,14 @@ def run_command(
             note=_note,
             after=lambda: telling.after_each(files.stand(signed)),
         )
-    elif clients is None:
-        raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
-    else:
+    elif place is not None:
         with shown_progress() as progress:
             monitor(
                 pi,
-                clients,
+                place,
                 signed,
+                client=one_table.client_column,
+                no_client=one_table.no_client,
                 history=files.history,
                 ledger=files.ledger,
                 counted=counted,

@@ -16,7 +16,7 @@ import typer
 
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.protocol import Policy, SignedPlan
-from fedprikl.records import CsvFormat
+from fedprikl.records import CsvFormat, DatabaseTable, NoClient, Place
 from fedprikl.reference import Reference
 from fedprikl.store import check_writable
 
@@ -169,6 +169,49 @@ class CsvOptions:
     def format(self) -> CsvFormat:
         """As the library has it."""
         return CsvFormat(SEPARATORS.get(self.separator, self.separator), self.encoding)
+
+
+DATABASE = "a database: sqlite:PATH, duckdb:PATH or postgresql://HOST/DATABASE"
+TableName = Annotated[
+    str, typer.Option(help="Of a database (--data): its table or view, like visits.")
+]
+SiteData = Annotated[str, typer.Option(help=f"The records: a file, a folder, or {DATABASE}.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneTable:
+    """One table with the records of all clients, in a file or a database."""
+
+    client_column: Annotated[
+        str | None,
+        typer.Option(help="CLIENTS is one table, and this column of it has the client ids."),
+    ] = None
+    no_client: Annotated[
+        NoClient,
+        typer.Option(help="What becomes of rows without an id; one-each: a client each."),
+    ] = "refuse"
+    data: Annotated[str | None, typer.Option(help=f"In place of CLIENTS, {DATABASE}.")] = None
+    table: TableName = ""
+
+    def place(self, clients: Path | None) -> Place:
+        """What is compared; one of both must be given."""
+        if clients is None and self.data is not None and self.client_column is None:
+            raise typer.BadParameter("With --data, name the column of client ids: --client-column.")
+        return one_place(clients, self.data, self.table, "the clients' files")
+
+
+def one_place(path: Path | None, data: str | None, table: str, what: str) -> Place:
+    """A path, or a table of a database: one of both."""
+    if (path is None) == (data is None):
+        raise typer.BadParameter(f"Give {what}, or a database with --data: one of both.")
+    if path is not None and table:
+        raise typer.BadParameter("--table names a table of a database: give the database (--data).")
+    return DatabaseTable(data, table) if data is not None else Path(path or "")
+
+
+def file_of(place: Place) -> Path | None:
+    """The file or folder; None for a server."""
+    return place if isinstance(place, Path) else place.file
 
 
 SkipBadFiles = Annotated[

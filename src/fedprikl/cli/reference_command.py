@@ -11,9 +11,19 @@ import numpy as np
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, show, show_table, shown
-from fedprikl.cli.options import CsvOptions, Force, Json, check_outputs, grouped
+from fedprikl.cli.options import (
+    DATABASE,
+    CsvOptions,
+    Force,
+    Json,
+    TableName,
+    check_outputs,
+    file_of,
+    grouped,
+    one_place,
+)
 from fedprikl.errors import InvalidInputError
-from fedprikl.records import CsvFormat, fit_reference
+from fedprikl.records import CsvFormat, Place, fit_reference
 from fedprikl.records.sources import open_source
 from fedprikl.reference import ClientCounts, Reference, Table
 from fedprikl.reference.columns import Column
@@ -29,9 +39,13 @@ ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
 
 @grouped
 def reference_command(
-    data: Annotated[Path, typer.Argument(help="A public .csv, .csv.gz or .parquet file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the reference.")],
     csv_options: CsvOptions,
+    file: Annotated[
+        Path | None, typer.Argument(help="A public .csv, .csv.gz or .parquet file.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help=f"In place of FILE, {DATABASE}.")] = None,
+    table: TableName = "",
     columns: Annotated[
         str | None, typer.Option(help="The columns to compare, like city,age. Default: all.")
     ] = None,
@@ -81,12 +95,16 @@ def reference_command(
     Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
 
     Example: `fedprikl reference wide.parquet -o ref.json --pair city,age --pair city,plan`
+
+    Example: `fedprikl reference --data sqlite:public.db --table visits -o ref.json`
     """
-    check_outputs(output, force=force, inputs=[data] if data.is_file() else [])
+    place = one_place(file, data, table, "a public file")
+    inputs = [found] if (found := file_of(place)) and found.is_file() else []
+    check_outputs(output, force=force, inputs=inputs)
     remarks: list[str] = []
-    with notes.status(f"reading {shown(str(data))}"):
+    with notes.status(f"reading {shown(str(file or table))}"):
         reference = fit_reference(
-            data,
+            place,
             columns=None if columns is None else _names(columns),
             bins=bins,
             categorical=_names(categorical or ""),
@@ -100,7 +118,7 @@ def reference_command(
             note=remarks.append,
         )
         if missing is None:
-            remarks.extend(_gaps(data, reference, csv_options.format))
+            remarks.extend(_gaps(place, reference, csv_options.format))
         reference.save(output)
     remarks.extend([*_format_hints(reference), *_cautions(reference)])
     for remark in remarks:
@@ -130,7 +148,7 @@ def _columns(reference: Reference) -> tuple[Column, ...]:
     return tuple(encoder.columns)
 
 
-def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
+def _gaps(data: Place, reference: Reference, form: CsvFormat) -> list[str]:
     """The texts that were taken for gaps without being asked: NA may be Namibia."""
     names = [column.name for column in _columns(reference)]
     texts = set(MISSING_TEXTS) - set(ALWAYS_MISSING)

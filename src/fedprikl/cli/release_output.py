@@ -10,6 +10,7 @@ from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.front.checking import validity
 from fedprikl.protocol import Plan, Release, SignedPlan
+from fedprikl.reference import Reference
 from fedprikl.reporting import release_headline, release_page, release_words
 from fedprikl.store import write_whole
 
@@ -36,6 +37,7 @@ def write_release(
     output: Path,
     report: Path,
     absent: Sequence[str] = (),
+    reference: Reference | None = None,
 ) -> None:
     """The release first, then its page. A release that cannot be written is printed."""
     try:
@@ -46,7 +48,7 @@ def write_release(
             f"{error} The release has been charged: it stands on standard output. Keep it."
         ) from None
     try:
-        write_whole(report, release_page(release, plan, costs, absent))
+        write_whole(report, release_page(release, plan, costs, absent, reference))
     except InvalidInputError as error:
         raise InvalidInputError(f"{error} The release itself is in {output}.") from None
 
@@ -63,8 +65,8 @@ def exit_on_drift(release: Release, wanted: bool) -> None:
         say(f"--fail-on-drift: {release_headline(release)}", console=notes)
 
 
-def print_release(release: Release, absent: Sequence[str] = ()) -> None:
-    """The verdict; the columns; how much, in how many clients; what is protected."""
-    headline, _, rest = release_words(release, absent).partition("\n")
+def print_release(release: Release, absent: Sequence[str] = (), values: Sequence[str] = ()) -> None:
+    """The verdict; the columns and their values; in how many clients; what is protected."""
+    headline, _, rest = release_words(release, absent, values).partition("\n")
     say(headline, style=STYLES[release.outcome])
     say(rest)

@@ -67,7 +67,8 @@ def serve_command(
         raise MissingExtraError(
             "Serving needs uvicorn: pip install 'fedprikl[serve]'. `--static FOLDER` does not."
         )
-    from fedprikl.dashboard.app import LOOPBACK, address_of, dashboard, open_socket, serve
+    from fedprikl.dashboard.app import LOOPBACK, dashboard
+    from fedprikl.deployment.web import address_of, open_socket, serve
 
     source = open_series(history, ledger, plan, key)
     local = host.lower() in LOOPBACK

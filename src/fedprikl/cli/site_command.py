@@ -11,7 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from fedprikl.cli.console import print_json, say
-from fedprikl.cli.options import Force, Json, check_outputs, load_reference
+from fedprikl.cli.options import (
+    Force,
+    Json,
+    SiteData,
+    TableName,
+    check_outputs,
+    load_reference,
+)
 from fedprikl.cli.running import (
     HealthPort,
     Logs,
@@ -25,9 +32,10 @@ from fedprikl.cli.running import (
 )
 from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
 from fedprikl.deployment.policy import load_policy, policy_text
-from fedprikl.deployment.settings import Home, NodeSettings, home_folder, now
+from fedprikl.deployment.settings import Home, NodeSettings, data_settings, home_folder, now
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError
+from fedprikl.records import Place, place_of
 from fedprikl.store import replace_file
 
 HEALTH_PORT = 8470
@@ -40,7 +48,6 @@ commands = typer.Typer(
 Relay = Annotated[
     str, typer.Argument(metavar="[RELAY]", help="host:port; default: as the invitation says.")
 ]
-Data = Annotated[Path, typer.Option(help="The records: a file or a folder.")]
 Folder = Annotated[
     Path | None,
     typer.Option(help="The site's own folder.", show_default="$FEDPRIKL_HOME or ~/.fedprikl"),
@@ -106,6 +113,16 @@ class _Start:
         )
 
 
+def _place(data: str, table: str) -> Place:
+    """The records; refuses what is not there."""
+    place = place_of(data, table)
+    if isinstance(place, Path):
+        check_file(place, "file or folder of records", "Check the path.", folder=True)
+    else:
+        place.open()
+    return place
+
+
 def _home(folder: Path | None) -> Home:
     """The site's folder, also for the processes that are started."""
     if folder is not None:
@@ -115,8 +132,9 @@ def _home(folder: Path | None) -> Home:
 
 @commands.command("run")
 def run(
-    data: Data,
+    data: SiteData,
     superlink: Relay = "",
+    table: TableName = "",
     folder: Folder = None,
     policy: PolicyFile = None,
     reference: ReferenceFile = None,
@@ -135,6 +153,9 @@ def run(
     processes running; ends them on Ctrl-C or SIGTERM. The folder holds the site's memory and log.
 
     Example: `fedprikl site run relay.example.org:9443 --folder site --data records.csv`
+
+    Example: `fedprikl site run --folder site --data postgresql://db.example.org/clinic
+    --table visits`
     """
     check_flower()
     start = _Start.of(superlink, folder, policy, reference, node_key, root_certificates)
@@ -142,11 +163,11 @@ def run(
     check_file(start.roots, "certificate file", "It is the relay's ca.pem.")
     check_node_key(start.node_key)
     check_file(trusted_entities, "file of trusted entities", "Check the path.")
-    check_file(data, "file or folder of records", "Check the path.", folder=True)
+    place = _place(data, table)
     if reference is not None or not start.home.reference_files():
         load_reference(start.home.reference)
     config = {
-        "data": str(data.resolve()),
+        **data_settings(place),
         "policy": str(start.home.policy.resolve()),
         "reference": str(start.home.reference.resolve()),
     }
@@ -195,8 +216,9 @@ def policy(
 
 @commands.command("check")
 def check(
-    data: Data,
+    data: SiteData,
     superlink: Relay = "",
+    table: TableName = "",
     folder: Folder = None,
     policy: PolicyFile = None,
     reference: ReferenceFile = None,
@@ -217,7 +239,7 @@ def check(
     found = check_site(
         CheckedSite(
             home=start.home,
-            data=data,
+            data=place_of(data, table),
             relay=start.relay,
             roots=start.roots,
             node_key=start.node_key,

@@ -12,23 +12,14 @@
 import asyncio
 import logging
 import re
-import signal
-import socket
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
-from threading import Event, Thread
-from typing import Any, cast
+from collections.abc import Collection
+from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from fedprikl.dashboard import CachedSeries, SeriesSource
-from fedprikl.errors import InvalidInputError
+from fedprikl.deployment.web import ASGIApp
 from fedprikl.reporting.html import page, paragraphs
 
-ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 Answer = tuple[int, str, str]  # status, content type, text
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
@@ -66,8 +57,6 @@ ERRORS = {
         "The history cannot be read now. The log of the server says why.",  # it may name files
     ),
 }
-AT_ONCE = 256  # connections; one more ends the oldest of those that wait for a request
-REQUEST_SECONDS = 30.0  # from a connection, or the answer before, until an answer is read
 
 log = logging.getLogger("fedprikl.dashboard")
 
@@ -139,104 +128,3 @@ def _error(status: int) -> Answer:
     links = {"/": "The series"}
     text = page(f"Error {status}", paragraphs(words), headline=headline, links=links)
     return status, HTML, text
-
-
-STOPS = (signal.SIGINT, signal.SIGTERM)
-
-
-class _Connection(H11Protocol):
-    """Ends at its deadline whatever the other side does, or earlier to make room for others."""
-
-    since: float
-    ends: asyncio.TimerHandle
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        others = cast(set[_Connection], self.connections)
-        if len(others) >= AT_ONCE:
-            min(others, key=_by_need).end()
-        self.since = self.loop.time()
-        self.ends = self.loop.call_later(REQUEST_SECONDS, self.end)
-        super().connection_made(transport)
-
-    def on_response_complete(self) -> None:
-        self.ends.cancel()
-        self.ends = self.loop.call_later(REQUEST_SECONDS, self.end)
-        super().on_response_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.ends.cancel()
-        super().connection_lost(exc)
-
-    def end(self) -> None:
-        """At once, also if something that was answered is not read."""
-        self.connections.discard(self)
-        self.transport.abort()
-
-
-def _by_need(connection: _Connection) -> tuple[bool, float]:
-    """First those that nothing is being answered to; the oldest of them first."""
-    cycle = connection.cycle
-    return cycle is not None and not cycle.response_complete, connection.since
-
-
-def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(AT_ONCE)
-    except (OSError, OverflowError, UnicodeError) as error:
-        listening.close()
-        reason = getattr(error, "strerror", None) or "not an address or port of this machine"
-        raise InvalidInputError(
-            f"Cannot listen on {host}, port {port}: {reason}. Choose others with --host and --port."
-        ) from None
-    return listening
-
-
-def address_of(listening: socket.socket) -> str:
-    """The address to open in a browser."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-
-
-def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Serves until Ctrl-C or SIGTERM, and then ends what it is doing."""
-    stopped = Event()
-    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPS}
-    try:
-        with serving(app, listening):
-            stopped.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def serving(app: ASGIApp, listening: socket.socket | None = None) -> Iterator[str]:
-    """Serves while the block runs, on a free port or the given socket; yields the address."""
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        interface="asgi3",
-        ws="none",
-        http=_Connection,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=3,
-    )
-    server = uvicorn.Server(config)  # in a thread of its own, it leaves signals to others
-    with listening or open_socket("127.0.0.1", 0) as opened:
-        thread = Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
-        thread.start()
-        try:
-            while not server.started and thread.is_alive():
-                time.sleep(0.01)
-            yield address_of(opened)
-        finally:
-            server.should_exit = True
-            thread.join()

@@ -28,6 +28,7 @@ from fedprikl.deployment.policy import policy_text
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.documents import (
+    Format,
     canonical,
     digest,
     parse_document,
@@ -42,6 +43,7 @@ from fedprikl.protocol.keys import verify_signature
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
+FORMAT = Format("federation", advice="Make it again with `fedprikl federation init`.")
 NAME = re.compile("[a-z0-9][a-z0-9-]{0,39}")
 INVITED, ADMITTED, REMOVED = "invited", "admitted", "removed"
 UNCHANGED = "Nothing was changed."
@@ -168,7 +170,7 @@ class Federation:
         """Writes federation.json, and the roster of the admitted sites for the aggregator."""
         roster = "".join(f"{site.identity} {site.name}\n" for site in self.admitted)
         content = {
-            "format": "fedprikl federation",
+            **FORMAT.head,
             "name": self.name,
             "relay": self.relay,
             "sites": [to_plain(site) for site in self.sites],
@@ -184,7 +186,7 @@ class Federation:
             raise InvalidInputError(
                 f"{folder} holds no federation. Make one with `fedprikl federation init`."
             )
-        content = parse_document(path.read_bytes(), "federation")
+        content = FORMAT.current(parse_document(path.read_bytes(), "federation"))
         try:
             sites = tuple(read_exactly(Site, each, "site") for each in content["sites"])
             name, relay = str(content["name"]), str(content["relay"])

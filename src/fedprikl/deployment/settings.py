@@ -13,7 +13,7 @@ from fedprikl.checks import check_names
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
-from fedprikl.records import data_files
+from fedprikl.records import Place, data_files, place_of
 from fedprikl.reference import Reference
 
 Config = Mapping[str, object]
@@ -23,7 +23,7 @@ OF_A_RUN = frozenset(
     {"clients", "deadline", "grace", "period", "plan", "previous", "request", "step-timeout"}
     | {"home", "signer", "wait"}
 )
-OF_A_SITE = frozenset({"data", "identity", "ledger", "policy", "reference", "roster"})
+OF_A_SITE = frozenset({"data", "identity", "ledger", "policy", "reference", "roster", "table"})
 OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
 
 
@@ -167,7 +167,7 @@ class RoundSettings:
 class NodeSettings:
     """What a site has decided, from its node config. A run cannot change any of it."""
 
-    data: Path
+    data: Place
     policy: SitePolicy
     home: Home  # identity and roster: for a plan with a roster; ledger: without a trusted party
 
@@ -201,9 +201,10 @@ class NodeSettings:
                 '\'data="..." policy="..."\'.'
             )
         home = Home(home_folder())
-        for name in OF_A_SITE - {"data"}:
+        for name in OF_A_SITE - {"data", "table"}:
             setattr(home, name, Path(_read(config, name, str(getattr(home, name)))))
-        return cls(data=Path(_read(config, "data", "")), policy=load_policy(home.policy), home=home)
+        data = place_of(_read(config, "data", ""), _read(config, "table", ""))
+        return cls(data=data, policy=load_policy(home.policy), home=home)
 
     @classmethod
     def _simulated(cls, number: int) -> "NodeSettings":
@@ -219,6 +220,15 @@ class NodeSettings:
         )
         policy = SitePolicy(organisers={"organiser": signed.signer}, limits=limits)
         return cls(data=files[number % len(files)], policy=policy, home=home)
+
+
+def data_settings(place: Place) -> dict[str, str]:
+    """The settings of a site that name its records; paths are absolute."""
+    if isinstance(place, Path):
+        return {"data": str(place.resolve())}
+    file = place.file
+    url = place.url if file is None else f"{place.kind}:{file.resolve()}"
+    return {"data": url, "table": place.table}
 
 
 def _read(config: Config, name: str, default: Setting) -> Setting:

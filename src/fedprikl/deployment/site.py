@@ -39,7 +39,13 @@ from fedprikl.protocol import (
     draw_of,
     trust_of,
 )
-from fedprikl.protocol.client import check_asker, check_period, check_plan, check_roster
+from fedprikl.protocol.client import (
+    check_asker,
+    check_corruption,
+    check_period,
+    check_plan,
+    check_roster,
+)
 from fedprikl.protocol.keys import seal_answer, seal_refusal
 from fedprikl.protocol.round import introduce
 from fedprikl.records import check_once, open_records
@@ -59,6 +65,7 @@ def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: 
     if reference is None:
         raise PolicyRefusal(settings.home.wrong_reference(plan.reference, "this site"))
     check_plan(signed, limits, reference, at=at)
+    check_corruption(plan, limits)
     check_period(invitation, at=at)
     if trust_of(plan).shares_noise and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")

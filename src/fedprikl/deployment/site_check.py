@@ -23,7 +23,8 @@ from fedprikl.deployment.tls import (
 from fedprikl.errors import FedPriKLError, InvalidInputError, PolicyRefusal
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Roster, SignedPlan, SigningKey, trust_of
-from fedprikl.protocol.client import check_plan
+from fedprikl.protocol.client import check_corruption, check_parts, check_plan
+from fedprikl.records import Place
 from fedprikl.records.clients import FileRecords
 from fedprikl.records.counting import CellReader
 from fedprikl.records.files import CsvFormat
@@ -48,7 +49,7 @@ class CheckedSite:
     """What a site is to be started with."""
 
     home: Home
-    data: Path
+    data: Place
     relay: str
     roots: Path | None
     node_key: Path
@@ -193,6 +194,8 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if reference is None:
         raise PolicyRefusal(home.wrong_reference(plan.reference, "this site"))
     check_plan(signed, policy.limits, reference, at=at)
+    check_parts(plan, policy.limits)
+    check_corruption(plan, policy.limits)
     own = Roster.load(home.roster).fingerprint if home.roster.exists() else ""
     if plan.roster and plan.roster != own:
         raise PolicyRefusal(

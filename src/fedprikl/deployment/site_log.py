@@ -30,8 +30,7 @@ from fedprikl.store import Entry, Head, Store, StoreKind
 
 SITE_LOG = StoreKind(
     name="site log",
-    application=0x46504B54,  # "FPKT"
-    version=1,
+    application=0x66706B74,  # "fpkt"
     error=DeploymentError,
     damaged=DeploymentError,
     advice="Without it nobody knows what has left this site, so it answers nothing. Bring back a "

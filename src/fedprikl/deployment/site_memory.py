@@ -30,12 +30,12 @@ from fedprikl.documents import read_fields, to_plain
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords, records_key
 from fedprikl.protocol import Invitation, Plan, Step
+from fedprikl.records import Place
 from fedprikl.store import Entry, Head, Store, StoreKind
 
 SITE_MEMORY = StoreKind(
     name="site memory",
-    application=0x46504B53,  # "FPKS"
-    version=4,
+    application=0x66706B73,  # "fpks"
     error=DeploymentError,
     damaged=DeploymentError,
     advice="Without it no step is answered. Bring back a copy made after its last round. If there "
@@ -135,7 +135,7 @@ class SiteMemory:
     3. `count` before the masked counts leave: the step and the count in one transaction
     """
 
-    def __init__(self, path: Path, data: Path) -> None:
+    def __init__(self, path: Path, data: Place) -> None:
         self._path, self._records = path, records_key(data)
 
     def begin(self, invitation: Invitation, *, most_counts: int, at: str) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import CountedView, CountNoise
+from fedprikl.estimation.noisy_counts import CountedView, CountNoise, NoisyCounts
 from fedprikl.estimation.statistic import SKEWS
 from fedprikl.estimation.verdict import gamma_like_deviate
 from fedprikl.libraries import scipy
@@ -220,8 +220,34 @@ def cell_shares(view: CountedView) -> tuple[Floats, Floats, Floats]:
     noisy, likeliest = view.noisy, view.design.projected(view.noisy)
     if isinstance(view.spread, Spread):
         view = replace(view, spread=replace(view.spread, counted=0))
-    (records,), effects = noisy.records, _model(view).design_effects
-    noise = survival_of(noisy.noise[0])
+    effects = _model(view).design_effects
+    return _limits(noisy, np.array(noisy.counts), likeliest, effects)
+
+
+def outside_share(view: CountedView, effect: float) -> tuple[float, float, float]:
+    """The share of records in none of the cells, and the two ends of its 95% interval.
+
+    As in `cell_shares`; `effect` is by how much a client's records come together in a rare cell.
+
+    >>> from fedprikl.estimation import NoisyCounts
+    >>> from fedprikl.reference import all_points
+    >>> noisy = NoisyCounts.of([5004.0, 4804.0, 192.0], [10_000], [CountNoise(sd=10.0)])
+    >>> view = CountedView(all_points([0.5, 0.5]), noisy, 1.0)
+    >>> [round(found, 3) for found in outside_share(view, 1.0)]
+    [0.019, 0.016, 0.023]
+    """
+    noisy, counts = view.noisy, np.array([view.noisy.counts])
+    seen = np.array(noisy.out_of_domain)
+    (likeliest,) = view.design.likely_outside(counts, seen[None])
+    share, low, high = _limits(noisy, seen, likeliest, np.array([effect]))
+    return float(share[0]), float(low[0]), float(high[0])
+
+
+def _limits(
+    noisy: NoisyCounts, seen: Floats, likeliest: Floats, effects: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Shares of cells whose noisy counts were `seen`, and the two ends of their intervals."""
+    (records,), noise = noisy.records, survival_of(noisy.noise[0])
 
     def law(share: Floats) -> CountLaw:
         mean = records * share
@@ -238,7 +264,7 @@ def cell_shares(view: CountedView) -> tuple[Floats, Floats, Floats]:
         _, far = bisect_each(plausible, shares, outer, halvings=HALVINGS)
         return np.where(plausible(outer), outer, far)
 
-    fewest, largest = np.minimum(noisy.counts, likeliest), np.maximum(noisy.counts, likeliest)
+    fewest, largest = np.minimum(seen, likeliest), np.maximum(seen, likeliest)
     low = furthest(lambda share: law(share).above(fewest), np.zeros_like(shares))
     high = furthest(lambda share: law(share).below(largest), np.ones_like(shares))
     return shares, np.minimum(low, shares), np.maximum(high, shares)

@@ -139,10 +139,12 @@ def group_sizes(records: int, design_effect: float) -> list[tuple[int, int]]:
 
     >>> group_sizes(1000, 1.0), group_sizes(1000, 2.5)
     ([(1, 1000)], [(3, 167), (2, 249), (1, 1)])
+    >>> group_sizes(100, 60.95)  # no more groups than records
+    [(61, 1), (1, 39)]
     """
     effect = min(design_effect, float(records))
     small = int(effect)
-    large = round(records * (effect - small) / (small + 1))
+    large = min(round(records * (effect - small) / (small + 1)), records // (small + 1))
     left = records - large * (small + 1)
     found = [(small + 1, large), (small, left // small), (1, left % small)]
     return [(size, number) for size, number in found if number]

@@ -490,10 +490,12 @@ def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Float
 
     >>> project_counts([4.0, 3.0, -5.0], 5.0).tolist()
     [3.0, 2.0, 0.0]
+    >>> project_counts([0.0, -np.inf], 0.0).tolist()
+    [0.0, 0.0]
     """
     x = np.asarray(values, dtype=np.float64)
     falling = np.sort(x, axis=-1)[..., ::-1]
     shifts = (np.cumsum(falling, axis=-1) - total) / np.arange(1, x.shape[-1] + 1)
-    kept = np.count_nonzero(falling > shifts, axis=-1)[..., None] - 1
+    kept = np.maximum(np.count_nonzero(falling > shifts, axis=-1)[..., None] - 1, 0)  # none: of 0
     projected: Floats = np.maximum(x - np.take_along_axis(shifts, kept, axis=-1), 0.0)
     return projected

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,17 @@ from fedprikl.errors import (
 )
 from fedprikl.front.checking import Progress
 from fedprikl.monitoring.history import History
+from fedprikl.monitoring.status import BudgetFacts
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
 from fedprikl.protocol.release import newest_head
-from fedprikl.records import Days, FrameRecords, data_files
+from fedprikl.records import DatabaseTable, Days, FrameRecords, Place, data_files
 from fedprikl.reference.columns import Values
-from fedprikl.reference.rows import column_values
+from fedprikl.reference.rows import FrameSource, column_values
+from fedprikl.reference.values import simple
 
 AnyLedger = Ledger | str | Path | None
-ClientRecords = Path | FrameRecords  # the records of a client
+ClientRecords = Place | FrameRecords  # the records of a client
 NO_LEDGER = (
     "No ledger was charged, as asked: nothing remembers this release, and nothing stops the next "
     "one. Its epsilon adds to that of everything else released about the same people."
@@ -103,15 +106,19 @@ def open_account(
     aggregator.check_budget()
 
 
-def epsilon_left(book: Ledger, population: str) -> float:
-    """What is left of the budget; a billionth is nothing.
+def spending(book: Ledger, population: str, round_id: str) -> tuple[BudgetFacts, float]:
+    """The budget after a round, and what was spent without it; a billionth is nothing.
 
     It is asked after the release was charged, which must not be lost: nan if nobody can say.
     """
     try:
-        return round(book.account(population).left, 6)
+        account = book.account(population)
     except LedgerError:
-        return math.nan
+        unknown = math.nan
+        return BudgetFacts(epsilon=unknown, delta=unknown, spent=unknown, left=unknown), unknown
+    others = tuple(each for each in account.rounds if each.round_id != round_id)
+    found = BudgetFacts.of(account)
+    return replace(found, left=round(found.left, 6)), replace(account, rounds=others).spent
 
 
 def _newest(folders: Iterable[Path], public: str) -> Head | None:
@@ -161,20 +168,27 @@ def content_digests(
     """
     found: dict[str, str] = {}
     for done, (name, source) in enumerate(clients.items(), start=1):
-        if isinstance(source, Path):
+        if isinstance(source, DatabaseTable):
+            found |= dict.fromkeys(source.places, "")
+        elif isinstance(source, Path):
             found |= dict.fromkeys(places(source), "")
-            found |= {
-                str(file.resolve()): _of_file(file) for file in data_files(source, blank=True)
-            }
+            found |= {str(file.resolve()): _of_file(file) for file in _paths(source, None)}
         else:
             found[f"in memory: {population}: {name}"] = _of_records(source)
         progress("reading records", done, len(clients))
     return found
 
 
-def places(path: Path, days: Days | None = None) -> set[str]:
+def places(path: Place, days: Days | None = None) -> set[str]:
     """Of a client's file or folder: its own place, and those of the files in it, of some days."""
-    return {str(each.resolve()) for each in (path, *data_files(path, blank=True, days=days))}
+    if isinstance(path, DatabaseTable):
+        return set(path.places)
+    return {str(each.resolve()) for each in (path, *_paths(path, days))}
+
+
+def _paths(path: Path, days: Days | None) -> list[Path]:
+    found = data_files(path, blank=True, days=days)
+    return [each for each in found if isinstance(each, Path)]
 
 
 def _of_file(path: Path) -> str:
@@ -192,10 +206,12 @@ def _of_file(path: Path) -> str:
 def _of_records(source: FrameRecords) -> str:
     """Of the values; nothing in them may raise, and none of them is shown."""
     records = source.records
+    frame = nw.from_native(records, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        return _of_rows(FrameSource(records))
     if not len(records):
         return ""
     sha = hashlib.sha256()
-    frame = nw.from_native(records, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         for name in sorted(frame.columns):
             _add(sha, [name])
@@ -203,6 +219,26 @@ def _of_records(source: FrameRecords) -> str:
     else:
         _add(sha, records)
     return sha.hexdigest()
+
+
+def _of_rows(source: FrameSource) -> str:
+    """The same where rows come some at a time; however they are divided, the digest is one."""
+    names, found = sorted(source.names), hashlib.sha256()
+    columns, rows = {name: hashlib.sha256(name.encode()) for name in names}, 0
+    for chunk in source.chunks(names):
+        rows += chunk.rows
+        for name, sha in columns.items():
+            _add(sha, list(map(_simple, chunk.columns[name])))
+    for sha in columns.values():
+        found.update(sha.digest())
+    return found.hexdigest() if rows else ""
+
+
+def _simple(value: Any) -> Any:
+    try:
+        return simple(value)
+    except Exception:  # an object of whatever kind must not stop the other records
+        return type(value).__name__
 
 
 def _add(sha: Any, values: Values) -> None:

@@ -106,7 +106,7 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
     `key` is the aggregator's public key, 64 hexadecimal digits. Without it, only this is shown:
     the release is as its signer made it. Then compare `release.signer` with the key you know.
     With `plan` (what `fedprikl.plan` returned, or a plan file), the release must be about that
-    plan.
+    plan; if it names servers, all of them must have signed.
 
     >>> import fedprikl as fk
     >>> reference = fk.Reference.from_counts([50, 50])
@@ -142,6 +142,11 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
         raise InvalidInputError(
             f"{what} is NOT genuine: it was changed after it was signed, or another key signed it. "
             "Do not use it."
+        )
+    if plan is not None and not found.has_signers_of(signed_plan(plan).plan):
+        raise InvalidInputError(
+            f"{what} is not signed by all servers of the plan. Two of them may sign only if the "
+            "plan allows one to be lost, and the release says that it was. Do not use it."
         )
     if plan is not None and not found.is_about(signed_plan(plan).plan):
         about = f"than {plan}" if isinstance(plan, str | Path) else "than the one given"

@@ -17,8 +17,8 @@ from fedprikl.front.bookkeeping import (
     NO_LEDGER,
     AnyLedger,
     content_digests,
-    epsilon_left,
     open_ledger,
+    spending,
 )
 from fedprikl.front.checking import (
     AnyPlan,
@@ -30,7 +30,7 @@ from fedprikl.front.checking import (
     silent,
 )
 from fedprikl.front.local_parties import LocalParties
-from fedprikl.front.result import Comparison
+from fedprikl.front.result import Comparison, library_of
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
     NoisedRound,
@@ -97,9 +97,10 @@ def compare(
         Pi, or the path of a reference file.
     clients
         The records of each client: a list or a mapping {name: records} of data frames (pandas,
-        polars, pyarrow), of arrays if the reference has no columns, or of CSV and Parquet files
-        (or folders of them); or one folder with a file or folder per client. With `client`: one
-        table with the records of all clients: a data frame, a file (or a folder of its files), or
+        polars, pyarrow; lazy ones are read some rows at a time), of arrays if the reference has no
+        columns, or of CSV and Parquet files (or folders of them); or one folder with a file or
+        folder per client. With `client`: one table with the records of all clients: a data frame,
+        eager or lazy (polars, DuckDB, ibis, PySpark), a file (or a folder of its files), or
         a `fedprikl.records.DatabaseTable`.
     plan
         What `fedprikl.plan` returned, a `Plan`, a `SignedPlan`, or the path of a plan file.
@@ -182,7 +183,9 @@ def compare(
             release=release,
             plan=agreed,
             payload_bytes=sums.ring().packed_bytes,
-            epsilon_left=None if book is None else epsilon_left(book, agreed.population),
+            reference=parties.reference,
+            library=library_of(clients),
+            spending=None if book is None else spending(book, agreed.population, release.round_id),
             notes=tuple(notes),
             **more,
         )
@@ -198,7 +201,7 @@ def compare(
             tell(NO_LEDGER)
         else:
             records = content_digests(sources.used, agreed.population, progress)
-            parties.open_account(book, trial, records | sources.places, at=at)
+            parties.open_account(book, trial, records, at=at)
         counted = parties.count(sources.used) if sources.counted is None else sources.counted
         members, away = parties.members(counted)
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -32,12 +32,13 @@ from fedprikl.protocol.client import NO_RECORDS
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.records import (
     CsvFormat,
-    DatabaseTable,
     Days,
     FileRecords,
     FrameRecords,
     NoClient,
+    Place,
     RecordCounts,
+    TimeSlice,
     check_all,
     check_once,
     count_all,
@@ -65,7 +66,6 @@ class ClientSources:
     bad: dict[str, str]
     bad_words: str = ""  # empty if all can be used
     counted: dict[str, RecordCounts] | None = None  # of one table, by made-up names of clients
-    places: dict[str, str] = field(default_factory=dict)  # of tables, beside those of files
 
     @property
     def names(self) -> Iterable[str]:
@@ -156,14 +156,11 @@ def _numbered(clients: Any) -> dict[str, ClientRecords]:
 
 
 def _source(source: Any, name: str) -> ClientRecords:
-    """One client's records; what can only be read once, or only later, is refused."""
+    """One client's records; what can only be read once is refused."""
     if isinstance(source, str | Path):
         return Path(source)
-    if _is_frame(source):
-        if isinstance(nw.from_native(source), nw.LazyFrame):
-            raise InvalidInputError(f"The frame of {name} is lazy. Collect it first.")
-        return FrameRecords(source)
-    if isinstance(source, np.ndarray | Sequence) and not isinstance(source, bytes):
+    listed = isinstance(source, np.ndarray | Sequence) and not isinstance(source, bytes)
+    if _is_frame(source) or listed:
         return FrameRecords(source)
     raise InvalidInputError(
         f"The records of {name} are of the type {type(source).__name__}. {ONE_EACH}"
@@ -282,10 +279,12 @@ class LocalParties:
             self.note(f"Left out: {found.bad_words}")
         return found
 
-    def split(self, table: Any, column: str, no_client: NoClient) -> ClientSources:
+    def split(
+        self, table: Any, column: str, no_client: NoClient, times: TimeSlice | None = None
+    ) -> ClientSources:
         """The clients of one table, counted in one pass; nothing of it leaves.
 
-        Refuses rows without a client, if they are to be refused.
+        Refuses rows without a client, if they are to be refused. With `times`, of these only.
         """
         counted = count_by_client(
             open_table(table, format=self.form),
@@ -293,12 +292,13 @@ class LocalParties:
             column,
             no_client=no_client,
             draw=draw_of(self.plan),
+            times=times,
         )
         if len(counted) < SMALLEST:
             raise InvalidInputError(f"The table {TOO_FEW.format(len(counted))}")
-        if isinstance(table, DatabaseTable):
-            return ClientSources({}, {}, counted=counted, places={table.place: ""})
-        source = Path(table) if isinstance(table, str | Path) else FrameRecords(table)
+        source = Path(table) if isinstance(table, str) else table
+        if not isinstance(source, Place):
+            source = FrameRecords(source)
         return ClientSources({"the table": source}, {}, counted=counted)
 
     def open_account(

@@ -6,19 +6,34 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import narwhals.stable.v2 as nw
 
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict, VerdictOutcome
+from fedprikl.monitoring.status import BudgetFacts
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, ColumnAnswer, Plan, Release
 from fedprikl.protocol.release import CellAnswer
-from fedprikl.reporting import absences, release_page, release_summary, release_words
-from fedprikl.reporting.facts import statistic_of
+from fedprikl.reference import Reference
+from fedprikl.reference.columns import Times
+from fedprikl.reporting import (
+    ColumnValues,
+    absences,
+    release_figure,
+    release_page,
+    release_summary,
+    release_words,
+    spending_words,
+)
+from fedprikl.reporting.facts import ranked, statistic_of
+from fedprikl.reporting.values import Typical
 from fedprikl.store import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 
@@ -30,6 +45,14 @@ def frame_of(rows: Sequence[Mapping[str, Any]], library: FrameLibrary | None = N
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
     return nw.from_dict(columns, backend=_library(library)).to_native()
+
+
+def library_of(clients: Any) -> FrameLibrary | None:
+    """The library of the frames that were given; None of files and arrays."""
+    while isinstance(clients, Mapping | list | tuple) and clients:
+        clients = next(iter(clients.values() if isinstance(clients, Mapping) else clients))
+    name = type(clients).__module__.partition(".")[0]
+    return name if name in get_args(FrameLibrary) else None  # type: ignore[return-value]
 
 
 def _library(wanted: str | None) -> FrameLibrary:
@@ -55,6 +78,8 @@ class ColumnTable:
     """
 
     answers: tuple[ColumnAnswer, ...]
+    values: ColumnValues | None = None  # of the same release
+    library: FrameLibrary | None = None  # of frames, unless another is named
 
     def __iter__(self) -> Iterator[ColumnAnswer]:
         return iter(self.answers)
@@ -76,8 +101,18 @@ class ColumnTable:
         return tuple(answer.name for answer in self.answers if answer.drifted)
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row per column, in a data frame of pandas, polars or pyarrow."""
-        return frame_of([_row(answer) for answer in self.answers], library)
+        """One row per column, in a data frame of pandas, polars or pyarrow.
+
+        Medians are those of columns of numbers, infinite where they lie in an outermost bin.
+        """
+        typical = {} if self.values is None else self.values.typical
+        rows = [_row(answer, typical.get(answer.name)) for answer in self.answers]
+        return frame_of(rows, library or self.library)
+
+    def quality(self, library: FrameLibrary | None = None) -> Any:
+        """One row per kind of bad values of a column (missing, new, outermost), in a data frame."""
+        rows = [] if self.values is None else self.values.plain()
+        return frame_of(rows, library or self.library)
 
     def cells(self, library: FrameLibrary | None = None) -> Any:
         """One row per cell of every column, in a data frame."""
@@ -86,13 +121,13 @@ class ColumnTable:
             for answer in self.answers
             for cell, count in zip(answer.cells, answer.counts.counts, strict=True)
         ]
-        return frame_of(rows, library)
+        return frame_of(rows, library or self.library)
 
     def __repr__(self) -> str:
         return f"<ColumnTable of {len(self)}: drifted are {', '.join(self.drifted) or 'none'}>"
 
 
-def _row(answer: ColumnAnswer) -> dict[str, Any]:
+def _row(answer: ColumnAnswer, typical: Typical | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "column": answer.name,
         "verdict": answer.outcome,
@@ -108,10 +143,23 @@ def _row(answer: ColumnAnswer) -> dict[str, Any]:
             f"{name}_high": high,
             f"{name}_no_drift": math.nan if no_drift is None else no_drift,
         }
-    return row | {
-        "up": ", ".join(cell.label for cell in answer.cells if cell.shifted == "up"),
-        "down": ", ".join(cell.label for cell in answer.cells if cell.shifted == "down"),
-    }
+    return (
+        row
+        | _medians(typical)
+        | {
+            "up": ", ".join(cell.label for cell in answer.cells if cell.shifted == "up"),
+            "down": ", ".join(cell.label for cell in answer.cells if cell.shifted == "down"),
+        }
+    )
+
+
+def _medians(typical: Typical | None) -> dict[str, Any]:
+    """Of numbers; those of times are texts in the report, and a frame has one type per column."""
+    numbers = [math.nan] * 4
+    if typical is not None and not isinstance(typical.column, Times):
+        numbers = [typical.before, typical.now, *typical.interval]
+    names = ("reference_median", "median", "median_low", "median_high")
+    return dict(zip(names, numbers, strict=True))
 
 
 def _cell_row(answer: ColumnAnswer, cell: CellAnswer, count: float) -> dict[str, Any]:
@@ -159,13 +207,24 @@ class Comparison:
     refusals: Mapping[str, str]  # client -> why it took no part
     left_out: Mapping[str, str]  # client -> why its records cannot be used
     payload_bytes: int  # masked counts that each client sent
-    epsilon_left: float | None  # of the population's budget; None without a ledger
+    reference: Reference
+    spending: tuple[BudgetFacts, float] | None  # the budget now, and spent before; without a ledger
+    library: FrameLibrary | None = None  # that of the clients' frames
     notes: tuple[str, ...] = ()  # what the user should know besides
 
     @property
     def columns(self) -> ColumnTable:
         """What was found about each column: `columns["age"].drifted`, `columns.to_frame()`."""
-        return ColumnTable(self.release.columns)
+        return ColumnTable(self.release.columns, self._values, self.library)
+
+    @property
+    def _values(self) -> ColumnValues:
+        return ColumnValues(self.release, self.plan, self.reference)
+
+    @property
+    def epsilon_left(self) -> float | None:
+        """Of the population's budget; None without a ledger."""
+        return None if self.spending is None else self.spending[0].left
 
     @property
     def value(self) -> float:
@@ -213,10 +272,11 @@ class Comparison:
     @property
     def costs(self) -> dict[str, str]:
         """What the round cost, for people."""
-        left = self.epsilon_left
         return {
+            "budget": "no ledger was kept"
+            if self.spending is None
+            else spending_words(*self.spending, self.privacy.claimed_epsilon or 0.0),
             "bytes of masked counts per client": f"{self.payload_bytes:,}",
-            "epsilon left in the budget": "no ledger was kept" if left is None else f"{left:.3g}",
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -232,11 +292,20 @@ class Comparison:
         }
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row per answer, in a data frame of pandas, polars or pyarrow.
+        """One row per answer about the whole, in a data frame of pandas, polars or pyarrow.
 
-        By default the first of them that was imported already, or that is installed.
+        By default the library of the clients' frames; of files, the first that was imported
+        already, or that is installed. `columns.to_frame()` has one row per column.
         """
-        return frame_of([self._row(answer) for answer in self.release.answers], library)
+        rows = [self._row(answer) for answer in self.release.answers]
+        return frame_of(rows, library or self.library)
+
+    def plot(self) -> "Figure":
+        """A matplotlib figure: how far each column is from the reference, and what shifted.
+
+        Needs the extra `report`.
+        """
+        return release_figure(self.release)
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)
@@ -270,14 +339,21 @@ class Comparison:
 
     def save_html(self, path: str | Path) -> None:
         """Writes the report: one page without scripts, fonts or pictures from elsewhere."""
-        page = release_page(self.release, self.plan, self.costs, (*self.absent, *self.notes))
+        more = (*self.absent, *self.notes)
+        page = release_page(self.release, self.plan, self.costs, more, self.reference)
         write_whole(Path(path), page)
 
     def _repr_html_(self) -> str:
-        return release_summary(self.release, self.plan, (*self.absent, *self.notes))
+        more = (*self.absent, *self.notes)
+        return release_summary(self.release, self.plan, more, self.reference)
 
     def __str__(self) -> str:
-        return release_words(self.release, (*self.absent, *self.notes))
+        return release_words(self.release, (*self.absent, *self.notes), self.value_lines)
+
+    @property
+    def value_lines(self) -> tuple[str, ...]:
+        """Typical values before and now, and what changed in the quality of the data."""
+        return tuple(self._values.lines(ranked(self.release.columns)))
 
     def __repr__(self) -> str:
         between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)

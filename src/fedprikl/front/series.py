@@ -5,12 +5,19 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from fedprikl.errors import HistoryError, HookError, LedgerError, ReleaseRefused
+from fedprikl.errors import (
+    HistoryError,
+    HookError,
+    InvalidInputError,
+    LedgerError,
+    ReleaseRefused,
+)
 from fedprikl.front.bookkeeping import newest_ledger, places
 from fedprikl.front.checking import AnyPlan, Progress, check_plan, now, signed_plan, silent
 from fedprikl.front.local_parties import LocalParties
@@ -18,7 +25,7 @@ from fedprikl.monitoring.counted_records import (
     CountedRegistry,
     days_of_period,
     records_between,
-    records_of_period,
+    times_between,
 )
 from fedprikl.monitoring.history import History, SeriesHistory, is_begun
 from fedprikl.monitoring.notifications import Hook, notifications
@@ -38,7 +45,7 @@ from fedprikl.protocol import (
     SigningKey,
     finish_round,
 )
-from fedprikl.records import CsvFormat, FileRecords
+from fedprikl.records import CsvFormat, Days, NoClient, Place, RecordCounts
 from fedprikl.reference import Reference
 from fedprikl.store import locked
 
@@ -51,12 +58,14 @@ EMPTY = "no client holds a record of it; nothing was charged"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LocalSeries:
-    """Counts the periods of a series from one file or folder per client."""
+    """Counts the periods of a series from one file or folder per client, or from one table."""
 
     parties: LocalParties
-    clients: Path
+    clients: Place
     ledger: Path
     counted: Path  # the registry of counted records
+    client: str | None = None  # of one table: its column with the ids of clients
+    no_client: NoClient = "refuse"
 
     @property
     def series(self) -> Series:
@@ -142,10 +151,9 @@ class LocalSeries:
         """
         parties, registry = self.parties, CountedRegistry(self.counted)
         check_plan(parties.signed, parties.policy, at)
-        days = days_of_period(self.series, number)
-        found = parties.find(self.clients, days)
-        files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
-        counted = self.parties.count(self._select(files, number))
+        days, period = days_of_period(self.series, number), self.series.counted_by(number)
+        files = self._files(days)
+        counted = self._count(files, period.start, period.end)
         empty = not any(found.total for found in counted.values())
         if empty or self.series.window > 1:
             self._check_newest(files, number, at)
@@ -157,12 +165,13 @@ class LocalSeries:
         except ReleaseRefused as refused:  # final, like the release of a period; nothing is claimed
             history.miss(number, str(refused), at=at)
             return
-        claims = {name: files[name] for name in members}
+        claims = files if self.client else {name: files[name] for name in members}
         opened: list[str] = []
 
         def keep(found: RoundResult) -> None:
             message = found.release.to_bytes()
-            history.keep(message, asked=members, answered=found.counted, at=at)
+            asked, answered = (files, files) if self.client else (members, found.counted)
+            history.keep(message, asked=asked, answered=answered, at=at)
 
         def begin(current: Round) -> None:
             opened.append(current.round_id)
@@ -171,7 +180,7 @@ class LocalSeries:
 
         with newest_ledger(self.ledger, parties.key.public) as book:
             trial = parties.server.open_round(
-                sorted(files), rng=np.random.default_rng(), randomness=os.urandom, period=number
+                sorted(members), rng=np.random.default_rng(), randomness=os.urandom, period=number
             )
             bound = {place: "" for path in files.values() for place in places(path, days)}
             parties.open_account(book, trial, bound, at=at)
@@ -183,6 +192,7 @@ class LocalSeries:
                     rng=np.random.default_rng(),
                     period=number,
                     previous=previous,
+                    no_client=self.no_client if self.client else "",
                     begin=begin,
                     keep=keep,
                 )
@@ -208,22 +218,35 @@ class LocalSeries:
         history.void(number, round_id, at=at)
         raise ReleaseRefused(f"Period {number} is still due. {reason}")
 
-    def _select(self, files: Mapping[str, Path], number: int) -> dict[str, FileRecords]:
-        form, drawn = self.parties.form, self.parties.drawn
-        return {
-            name: records_of_period(self.series, number, path, form, drawn=drawn)
-            for name, path in files.items()
-        }
+    def _files(self, days: Days | None) -> dict[str, Place]:
+        """Where the clients' records are; notes who is left out."""
+        if self.client:
+            return {"the table": self.clients}
+        used = self.parties.find(self.clients, days).used
+        return {name: place for name, place in used.items() if isinstance(place, Place)}
 
-    def _check_newest(self, files: Mapping[str, Path], number: int, at: str) -> None:
+    def _count(
+        self, files: Mapping[str, Place], start: datetime, end: datetime
+    ) -> dict[str, RecordCounts]:
+        """What the clients hold from one limit of periods up to another."""
+        series, parties = self.series, self.parties
+        if self.client:
+            times = times_between(series, start, end)
+            found = parties.split(self.clients, self.client, self.no_client, times)
+            return found.counted or {}
+        form, drawn = parties.form, parties.drawn
+        return parties.count(
+            {
+                name: records_between(series, start, end, place, form, drawn=drawn)
+                for name, place in files.items()
+            }
+        )
+
+    def _check_newest(self, files: Mapping[str, Place], number: int, at: str) -> None:
         """Refuses a period if no client holds a record of it or of a later one."""
-        series, begins = self.series, self.series.period(number).start
-        form, drawn = self.parties.form, self.parties.drawn
-        later = {
-            name: records_between(series, begins, series.end, path, form, drawn=drawn)
-            for name, path in files.items()
-        }
-        if not any(found.total for found in self.parties.count(later).values()):
+        begins = self.series.period(number).start
+        later = self._count(files, begins, self.series.end)
+        if not any(found.total for found in later.values()):
             raise ReleaseRefused(
                 f"Period {number} is still due: no client holds a record from {begins:%Y-%m-%d} "
                 f"on, where it begins. Either the records have not arrived yet, or the clock of "
@@ -281,13 +304,15 @@ USUAL = Policy()
 
 def monitor(
     reference: Reference | str | Path,
-    clients: str | Path,
+    clients: str | Place,
     plan: AnyPlan,
     *,
     history: str | Path = "history.db",
     ledger: str | Path = "ledger.db",
     counted: str | Path | None = None,
     key: SigningKey | str | Path = "aggregator.pem",
+    client: str | None = None,
+    no_client: NoClient = "refuse",
     csv_format: CsvFormat | None = None,
     skip_bad_files: bool = False,
     largest_epsilon: float = USUAL.largest_epsilon,
@@ -310,7 +335,9 @@ def monitor(
     clients
         A folder with one file or folder per client. Files may grow, and new ones be added. Where
         names tell the period, a folder of each client with files or folders named after periods,
-        or folders named after periods with a file or folder of each client.
+        or folders named after periods with a file or folder of each client. With `client`: one
+        table with the records of all clients, a file or a `fedprikl.records.DatabaseTable`. All
+        ids of the table take part in every period.
     history, ledger, counted
         Three files that belong together: all releases and what happened; what was spent; which
         records were counted (default: `counted.db` beside the history).
@@ -318,7 +345,9 @@ def monitor(
         The key that signs the releases, or its path (made if it is missing).
     at
         The time now, ISO 8601 with an offset; default: that of this machine.
-    csv_format, skip_bad_files, largest_epsilon, largest_delta, source, progress, note
+    client, no_client, csv_format, skip_bad_files, largest_epsilon, largest_delta
+        As in `fedprikl.compare`; with `client` the plan names a time column.
+    source, progress, note
         As in `fedprikl.compare`.
     after
         Is told how the series stands, before the first period that is due and after each. The
@@ -369,11 +398,18 @@ def monitor(
     signed.plan.series  # noqa: B018  refuses a plan for one release
     parties.server  # noqa: B018  refuses another reference than that of the plan
     signed.plan.validity.includes(when)  # refuses what is not a time
+    if client and not signed.plan.series.time_column:
+        raise InvalidInputError(
+            "The plan tells periods by names of files, and one table has none. Plan with "
+            "--time-column (in Python: time_column)."
+        )
     if not place.exists():  # a history is bound to its plan: better none than one of a bad plan
         check_plan(signed, parties.policy, when)
     runner = LocalSeries(
         parties=parties,
-        clients=Path(clients),
+        clients=Path(clients) if isinstance(clients, str) else clients,
+        client=client,
+        no_client=no_client,
         ledger=Path(ledger),
         counted=place.with_name("counted.db") if counted is None else Path(counted),
     )

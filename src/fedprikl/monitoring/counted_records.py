@@ -13,13 +13,12 @@ from zoneinfo import ZoneInfo
 from fedprikl.documents import digest, read_fields, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
-from fedprikl.records import CsvFormat, Days, FileRecords, TimeSlice, data_files
+from fedprikl.records import CsvFormat, Days, FileRecords, Place, TimeSlice, data_files
 from fedprikl.store import Entry, Store, StoreKind
 
 REGISTRY = StoreKind(
     name="registry of counted records",
-    application=0x46504B57,  # "FPKW"
-    version=2,
+    application=0x66706B77,  # "fpkw"
     error=HistoryError,
     damaged=HistoryError,
     advice="It is damaged, and without it nobody knows which records are new. Restore a copy of "
@@ -29,9 +28,10 @@ REGISTRY = StoreKind(
 )
 
 
-def records_key(data: Path) -> str:
-    """By which a client's records are known: their place, however its path is written."""
-    return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
+def records_key(data: Place) -> str:
+    """By which a client's records are known: their place, however it is written."""
+    place = str(data.resolve()) if isinstance(data, Path) else data.places[0]
+    return hashlib.sha256(os.fsencode(place)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class CountedRegistry:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def claim(self, plan: Plan, period: int, round_id: str, files: Mapping[str, Path]) -> None:
+    def claim(self, plan: Plan, period: int, round_id: str, files: Mapping[str, Place]) -> None:
         """Writes down that a round counts these clients; refuses what was counted before.
 
         A record may be in as many releases as the plan says, and a population's period is counted
@@ -169,7 +169,7 @@ def _claims(store: Store) -> list[Claim]:
 
 
 def records_of_period(
-    series: Series, number: int, path: Path, form: CsvFormat | None = None, *, drawn: bool = False
+    series: Series, number: int, path: Place, form: CsvFormat | None = None, *, drawn: bool = False
 ) -> FileRecords:
     """What of a client's file or folder belongs to the release of a period.
 
@@ -184,15 +184,20 @@ def records_between(
     series: Series,
     start: datetime,
     end: datetime,
-    path: Path,
+    path: Place,
     form: CsvFormat | None = None,
     *,
     drawn: bool = False,
 ) -> FileRecords:
     """The same from one limit of periods up to another."""
-    days, column = _days(series, start, end), series.time_column
-    times = TimeSlice(column, start, end, series.zone) if column else None
+    days, times = _days(series, start, end), times_between(series, start, end)
     return FileRecords(data_files(path, blank=drawn, days=days), form or CsvFormat(), times)
+
+
+def times_between(series: Series, start: datetime, end: datetime) -> TimeSlice | None:
+    """The times of these records; None: names of files say it."""
+    column = series.time_column
+    return TimeSlice(column, start, end, series.zone) if column else None
 
 
 def days_of_period(series: Series, number: int) -> Days | None:

@@ -22,8 +22,7 @@ from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
 
 HISTORY = StoreKind(
     name="history",
-    application=0x46504B48,  # "FPKH"
-    version=2,
+    application=0x66706B68,  # "fpkh"
     error=HistoryError,
     damaged=HistoryDamagedError,
     advice="The history is damaged. Restore a copy of it; nothing was counted.",

@@ -48,6 +48,7 @@ from fedprikl.privacy.sensitivity import (
     terms_sensitivity,
     worst_substitution,
 )
+from fedprikl.privacy.server_noise import ServersNoise
 from fedprikl.privacy.shares import SharedMechanism
 from fedprikl.privacy.statement import PrivacyStatement, compose_statements
 from fedprikl.store import Head
@@ -82,6 +83,7 @@ __all__ = [
     "Ranges",
     "RoundState",
     "SecureNoise",
+    "ServersNoise",
     "SharedCounts",
     "SharedMechanism",
     "TimeInterval",

@@ -28,8 +28,7 @@ from fedprikl.store import Entry, Head, StoreKind
 
 LEDGER = StoreKind(
     name="ledger",
-    application=0x46504B4C,  # "FPKL"
-    version=5,
+    application=0x66706B6C,  # "fpkl"
     error=LedgerError,
     damaged=LedgerDamagedError,
     advice="The ledger is damaged and nothing can be reserved from it. Restore a copy, and charge "

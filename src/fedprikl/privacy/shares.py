@@ -48,6 +48,7 @@ from fedprikl.privacy.noise import MOST_SHARES, SCALES, NoiseSource, polya_reach
 from fedprikl.search import bisect_ratio
 
 SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true distribution can cost
+TABLED = 100.0  # sigma up to which probabilities are tabulated for a variance
 SHAPE = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
 LARGEST_TOTAL = 60.0  # epsilon of all releases together: beyond, nothing is hidden
 GAUSSIAN_ROUNDING = 1 + 1e-9  # of rho
@@ -239,7 +240,7 @@ class SharedGaussianMechanism:
             return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=delta)
         rho = self.on.coordinates * self.on.contribution**2 / (2 * self.on.shares * self.sigma**2)
         draws = self.on.changes * self.on.shares
-        cut = draws * math.exp(_log_beyond_reach(self.sigma) + LARGEST_TOTAL) * 2
+        cut = draws * math.exp(log_beyond_reach(self.sigma) + LARGEST_TOTAL) * 2
         return ComposedCharge(
             (
                 ConcentratedRelease(rho=rho * GAUSSIAN_ROUNDING),
@@ -307,7 +308,12 @@ def _near(on: SharedCounts, epsilon: float, delta: float) -> tuple[float, float]
 
 @lru_cache(maxsize=1024)
 def _share_variance(sigma: float) -> float:
-    """Variance of the discrete Gaussian; far below sigma^2 for sigma < 1/2."""
+    """Variance of the discrete Gaussian; far below sigma^2 for sigma < 1/2.
+
+    It is sigma^2 up to e^(-2 (pi sigma)^2): no table of a large one is needed.
+    """
+    if sigma >= TABLED:
+        return sigma**2
     probabilities = _one_share(sigma)
     reach = len(probabilities) // 2
     return float(np.arange(-reach, reach + 1) ** 2 @ probabilities)
@@ -347,7 +353,7 @@ def _reach(sigma: float) -> int:
     return math.ceil(16 * max(sigma, 1.0))
 
 
-def _log_beyond_reach(sigma: float) -> float:
+def log_beyond_reach(sigma: float) -> float:
     """Logarithm of (a bound on) the probability that a share is beyond its reach."""
     first = _reach(sigma) + 1
     # A geometric series from the first value that is cut off, on both sides.
@@ -357,7 +363,7 @@ def _log_beyond_reach(sigma: float) -> float:
 def _shared_delta(sigma: float, on: SharedCounts) -> Callable[[float], float]:
     """delta as a function of epsilon, of what is drawn."""
     unclipped = _unclipped_delta(sigma, on)
-    clipped = math.log(on.changes * on.shares) + _log_beyond_reach(sigma)
+    clipped = math.log(on.changes * on.shares) + log_beyond_reach(sigma)
 
     def delta_at(epsilon: float) -> float:
         clipping = math.exp(clipped) + math.exp(min(epsilon + clipped, 0.0))

@@ -30,6 +30,7 @@ from fedprikl.protocol.round import (
     Transport,
 )
 from fedprikl.protocol.series import Once, Series
+from fedprikl.protocol.servers import Servers
 from fedprikl.protocol.sums import trust_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ __all__ = [
     "SealingKey",
     "Series",
     "Server",
+    "Servers",
     "SignedPlan",
     "SigningKey",
     "Step",

@@ -51,7 +51,9 @@ from fedprikl.protocol.sums import (
     OpenedSum,
     QuestionNoise,
     ScoredSum,
+    ServersSum,
     asked_views,
+    servers_law,
 )
 from fedprikl.reference import (
     OutOfDomain,
@@ -65,9 +67,15 @@ from fedprikl.reference import (
 METHODS = {
     "aggregator": "noisy counts of a trusted aggregator",
     "none": "noisy counts, no trusted party",
+    "servers": "noisy counts of three servers",
 }
 ROUNDING = 1e-9  # of probabilities that sum to 1
 NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
+SERVERS = (
+    "three servers not to collude: no single server, and no server together with any number of "
+    "clients, learns more than the release; two colluding servers learn the sums."
+)
+ONE_LOST = f"{SERVERS} One server was lost."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +90,8 @@ class Noised:
     values: tuple[tuple[float, ...], ...] = ()
     counts: tuple[tuple[float, ...], ...] = ()  # of each view with noisy counts: of its asked
     # cells, then of all other records of each batch
-    variances: tuple[float, ...] = ()  # of the clients' own noise on each count, by batch
+    variances: tuple[float, ...] = ()  # on each count: of the clients' own noise, by batch; of two
+    # servers' noise, by group of questions, if one was lost
     insecure: bool = False  # whether any of the noise is not from a secure source
 
 
@@ -215,6 +224,9 @@ def explain(
         reading.read_shares(trust.worst_share(cohorts))
     else:
         values, counts = iter(noised.values), iter(noised.counts)
+        if isinstance(trust, ServersSum) and noised.variances:
+            reading.read_after_loss(trust)
+            return reading.estimates()
         for noise in trust.noises:
             views = range(len(noise.questions[0].views) if noise.is_counts else 1)
             reading.read(noise, [next(counts if noise.is_counts else values) for _ in views])
@@ -259,6 +271,10 @@ class _Reading:
             privacy = compose_statements(self.stated, claimed_epsilon=plan.budget.epsilon)
             if plan.budget.parts > 1:
                 privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
+        if isinstance(self.trust, ServersSum):
+            words = ONE_LOST if self.noised.variances else SERVERS
+            delta = privacy.delta + self.trust.left_over.proved_delta
+            privacy = replace(privacy, trust=words, delta=min(delta, plan.budget.delta))
         return Estimates(
             each=tuple(self.each[question] for question in plan.about_whole),
             columns=columns,
@@ -290,6 +306,21 @@ class _Reading:
             self._read_off(noise.questions, self.points[:1])
         else:
             self.mechanism = str(law.noise)
+
+    def read_after_loss(self, trust: ServersSum) -> None:
+        """Noisy counts of two servers, off which every question is read."""
+        counts = iter(self.noised.counts)
+        for noise, law in trust.after_loss:
+            question = noise.questions[0]
+            points = [self.points[place] for place in places_of(trust.plan, noise)]
+            self.stated.append(self._state(noise, servers_law(noise), points))
+            for columns in question.views:
+                self._read_counts(columns, next(counts), [CountNoise.of(law)])
+            if question.of_whole:
+                self.of_whole = str(law)
+                self._read_off(trust.plan.about_whole, self.points[:1])
+            else:
+                self.mechanism = str(law)
 
     def read_shares(self, share: SharedMechanism) -> None:
         """Noisy counts of every view, to which the clients added the noise.
@@ -337,8 +368,9 @@ class _Reading:
         self.each |= zip(questions, found, strict=True)
 
     def _payload(self, points: Sequence[QueryPoints]) -> int:
-        """Counts that each client reported; with noise shares, also of a view's other records."""
-        return sum(view.payload + self.trust.shares_noise for view in points)
+        """Counts that each client reported; without an aggregator, also of other records."""
+        others = self.trust.plan.trust != "aggregator"
+        return sum(view.payload + others for view in points)
 
     def _one_number(
         self, noise: QuestionNoise, numbers: Sequence[float], points: QueryPoints

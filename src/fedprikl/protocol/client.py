@@ -17,7 +17,9 @@ from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource, Unit
 from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan, Trust
 from fedprikl.protocol.question import AskedView
+from fedprikl.protocol.report import make_reports
 from fedprikl.protocol.round import Invitation, Step, plan_cohort, sum_nonce
+from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.records import Draw
 from fedprikl.reference import Reference
@@ -62,7 +64,7 @@ class Policy:
                 )
 
 
-def _check_parts(plan: Plan, policy: Policy) -> None:
+def check_parts(plan: Plan, policy: Policy) -> None:
     """Refuses a plan whose parts cost more together than it says."""
     try:
         trust_of(plan).check_parts()
@@ -83,20 +85,22 @@ def check_invitation(
 
     `at` is the client's own time, ISO 8601 with an offset.
     """
-    sums = invitation.sums
+    plan, sums = invitation.signed.plan, invitation.sums
     check_plan(invitation.signed, policy, reference, at=at)
+    check_parts(plan, policy)
     if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
         )
-    _check_points(invitation, policy, reference)
+    check_corruption(plan, policy)
+    _check_points(invitation, reference)
     check_period(invitation, at=at)
     if not _fits_the_plan(invitation):
         raise PolicyRefusal("the secure sum does not fit the plan")
 
 
 def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: str) -> None:
-    """Raises `PolicyRefusal` unless the client agrees to a plan, whatever the round."""
+    """Raises `PolicyRefusal` unless the client agrees to the plan, whoever adds up."""
     plan, budget = signed.plan, signed.plan.budget
     check_asker(signed, policy)
     check_validity(plan, policy, at=at)
@@ -113,13 +117,16 @@ def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: 
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
     check_protected(plan, policy)
-    _check_views(plan, policy, reference)
     if not (budget.epsilon <= policy.largest_epsilon and budget.delta <= policy.largest_delta):
         raise PolicyRefusal(
             f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
         )
-    _check_parts(plan, policy)
+    _check_views(plan, policy, reference)
+
+
+def check_corruption(plan: Plan, policy: Policy) -> None:
+    """Raises `PolicyRefusal` unless the plan reckons with enough colluding clients."""
     if not plan.sums.corruption >= policy.least_corruption:
         raise PolicyRefusal(
             f"the plan reckons with a share of {plan.sums.corruption:g} colluding clients, this "
@@ -137,7 +144,16 @@ def check_asker(signed: SignedPlan, policy: Policy) -> None:
 
 
 def _check_views(plan: Plan, policy: Policy, reference: Reference) -> None:
-    """The whole is about all columns of the reference."""
+    """As many counts, of views and columns, as the client allows; the whole has all columns."""
+    counts = plan.points + plan.column_points
+    if not 1 <= counts <= policy.most_points:
+        raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
+    try:
+        view_places(plan, reference)
+    except InvalidInputError:
+        raise PolicyRefusal(
+            "the plan asks about columns that the reference does not have"
+        ) from None
     for asked in plan.views:
         kind, known = KINDS[len(asked.columns)], policy.views
         if known is not None and kind not in known:
@@ -174,10 +190,14 @@ def check_period(invitation: Invitation, *, at: str) -> None:
 
     `at` is the client's own time: records that are yet to come cannot be counted once.
     """
-    when, number = invitation.signed.plan.when, invitation.period
+    check_over(invitation.signed.plan.when, invitation.period, at=at)
+
+
+def check_over(when: Once | Series, number: int | None, *, at: str) -> None:
+    """The same for the number of a period; None: of a plan without a series."""
     if when.kind == "once" and number is None:
         return
-    if when.kind == "once" or number is None or number >= when.periods:
+    if when.kind == "once" or number is None or not 0 <= number < when.periods:
         raise PolicyRefusal("a period is asked that the plan does not have, or none where it has")
     if when.period(number).end > datetime.fromisoformat(at):
         raise PolicyRefusal("the period is not over yet by this client's clock")
@@ -257,17 +277,8 @@ def _fits_the_plan(invitation: Invitation) -> bool:
     )
 
 
-def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:
+def _check_points(invitation: Invitation, reference: Reference) -> None:
     plan, cells = invitation.signed.plan, invitation.cells
-    counts = len(cells) + plan.column_points
-    if not 1 <= counts <= policy.most_points:
-        raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
-    try:
-        view_places(plan, reference)
-    except InvalidInputError:
-        raise PolicyRefusal(
-            "the plan asks about columns that the reference does not have"
-        ) from None
     if len(cells) != plan.points or invitation.batch >= plan.sums.batches:
         raise PolicyRefusal("other points or batches are asked than the plan has")
     if len(set(cells)) < len(cells):
@@ -380,6 +391,19 @@ class ClientSession:
         return session
 
 
+def check_records(plan: Plan, counts: Ints, views: Sequence[Ints]) -> None:
+    """Refuses more records than there is room for; of a draw, any number but k."""
+    records, unit = int(counts.sum()), plan.unit
+    if records > plan.sums.most_records:
+        raise PolicyRefusal(NO_ROOM)
+    if unit.kind == "record":
+        return
+    if records == 0 and unit.empty == "away":
+        raise PolicyRefusal(NO_RECORDS)
+    if any(int(each.sum()) != unit.records for each in (counts, *views)):
+        raise PolicyRefusal(NOT_DRAWN)
+
+
 def draw_of(plan: Plan) -> Draw | None:
     """What each client draws of its records before it counts them; None: it counts all of them.
 
@@ -446,19 +470,8 @@ class Client:
         `at` is the client's own time. A plan with a lower serial number than the newest that this
         client has seen of the same organiser and population is refused.
         """
-        invitation = Invitation.from_bytes(message)
-        plan, lineage = invitation.signed.plan, invitation.signed.lineage
-        if invitation.round_id in self._answered:
-            raise PolicyRefusal("this round has been answered already")
-        check_invitation(invitation, self._policy, self._reference, at=at)
-        if plan.validity.serial < self._newest.get(lineage, 0):
-            raise PolicyRefusal("the organiser has replaced this plan by a newer one")
-        check_roster(invitation, self._policy, self._roster, self._identity)
-        if invitation.period != self._period:
-            raise PolicyRefusal("its counts are of another period than the one that is asked")
-        self._check_records(plan)
-        self._newest[lineage] = plan.validity.serial
-        self._answered.add(invitation.round_id)
+        invitation = self._agree(message, at)
+        plan = invitation.signed.plan
         return ClientSession(
             invitation,
             vector=self._vector(invitation),
@@ -472,17 +485,41 @@ class Client:
             identity=self._identity,
         )
 
-    def _check_records(self, plan: Plan) -> None:
-        """Refuses more records than there is room for; of a draw, any number but k."""
-        records, unit = int(self._counts.sum()), plan.unit
-        if records > plan.sums.most_records:
-            raise PolicyRefusal(NO_ROOM)
-        if unit.kind == "record":
-            return
-        if records == 0 and unit.empty == "away":
-            raise PolicyRefusal(NO_RECORDS)
-        if any(int(counts.sum()) != unit.records for counts in (self._counts, *self._views)):
-            raise PolicyRefusal(NOT_DRAWN)
+    def report(self, message: bytes, servers: Sequence[str], *, at: str) -> tuple[bytes, ...]:
+        """Takes an invitation of three servers, or refuses as `join` does: a message to each.
+
+        `servers` are the public keys that these are sealed to.
+        """
+        invitation = self._agree(message, at)
+        plan = invitation.signed.plan
+        if plan.servers is None:
+            raise PolicyRefusal("the plan names no servers that a report could be sent to")
+        return make_reports(
+            self._vector(invitation),
+            plan=bytes.fromhex(plan.fingerprint),
+            period=invitation.period or 0,
+            suite=plan.servers.suite,
+            servers=servers,
+            identity=self._identity if plan.roster else None,
+            randomness=self._randomness,
+        )
+
+    def _agree(self, message: bytes, at: str) -> Invitation:
+        """The invitation, if this client takes part: it remembers the round and the plan."""
+        invitation = Invitation.from_bytes(message)
+        plan, lineage = invitation.signed.plan, invitation.signed.lineage
+        if invitation.round_id in self._answered:
+            raise PolicyRefusal("this round has been answered already")
+        check_invitation(invitation, self._policy, self._reference, at=at)
+        if plan.validity.serial < self._newest.get(lineage, 0):
+            raise PolicyRefusal("the organiser has replaced this plan by a newer one")
+        check_roster(invitation, self._policy, self._roster, self._identity)
+        if invitation.period != self._period:
+            raise PolicyRefusal("its counts are of another period than the one that is asked")
+        check_records(plan, self._counts, self._views)
+        self._newest[lineage] = plan.validity.serial
+        self._answered.add(invitation.round_id)
+        return invitation
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -51,29 +52,42 @@ class PrivateKey:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """A key from a PEM file written by `save`."""
-        pem, key = read_file(path, "key"), object()
+        key = cls._of_pem(read_file(path, "key"))
+        if key is None:
+            raise InvalidInputError(f"{path} is not an unencrypted {cls._name} key in PEM format.")
+        return key
+
+    @classmethod
+    def _of_pem(cls, pem: bytes) -> Self | None:
         with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):  # holds none
             key = load_pem_private_key(pem, password=None)
-        if not isinstance(key, cls._kind):
-            raise InvalidInputError(f"{path} is not an unencrypted {cls._name} key in PEM format.")
-        return cls(key)
+            return cls(key) if isinstance(key, cls._kind) else None
+        return None
+
+    def _to_pem(self) -> bytes:
+        """SECRET."""
+        return _pem(self._private)
 
     def save(self, path: str | Path) -> None:
         """Writes it for its owner only, whole or not at all; never over an existing file."""
-        pem = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
-            replace_file(Path(path), pem, mode=0o600, new=True)
+            replace_file(Path(path), self._to_pem(), mode=0o600, new=True)
         except OSError as error:
             raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
 
     @property
     def public(self) -> str:
-        """The public key, as 64 hexadecimal digits."""
+        """The public key, as hexadecimal digits."""
         digits: str = self._private.public_key().public_bytes_raw().hex()
         return digits
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(public {self.public[:8]}...)"
+
+
+def _pem(private: Any) -> bytes:
+    pem: bytes = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem
 
 
 class SigningKey(PrivateKey):
@@ -144,20 +158,64 @@ class Address:
         return _LABEL + canonical(to_plain(self))
 
 
-class SealingKey(PrivateKey):
-    """The aggregator's X25519 key. SECRET: it never prints; `public` stands in the plan."""
+class OpeningKey(PrivateKey):
+    """A key that messages are sealed to. SECRET: it never prints; `public` stands in the plan."""
 
-    _kind, _name = X25519PrivateKey, "X25519"
-
-    def open(self, sealed: bytes, address: Address) -> bytes:
-        """What was sealed for this address; anything else is a `SealError`."""
+    def unseal(self, suite: Suite, sealed: bytes, info: bytes) -> bytes:
+        """What was sealed with this suite and info; anything else is a `SealError`."""
         try:
-            return _SUITE.decrypt(sealed, self._private, address.to_bytes())
+            return suite.decrypt(sealed, self._private, info)
         except (InvalidTag, ValueError, TypeError):
             raise SealError(
                 "A message does not open: it was sealed for another key, round, member, step or "
                 "invitation, or damaged on the way. It was not used."
             ) from None
+
+
+class SealingKey(OpeningKey):
+    """An X25519 key: the aggregator's, or a server's. SECRET: it never prints."""
+
+    _kind, _name = X25519PrivateKey, "X25519"
+
+    def open(self, sealed: bytes, address: Address) -> bytes:
+        """What was sealed for this address; anything else is a `SealError`."""
+        return self.unseal(_SUITE, sealed, address.to_bytes())
+
+
+class HybridKey(OpeningKey):
+    """An ML-KEM-768 key with an X25519 key: what is sealed stays closed while one of them holds.
+
+    SECRET: it never prints. Its file has the two of them, one after the other.
+    """
+
+    _kind, _name = MLKEM768PrivateKey, "ML-KEM-768 with X25519"
+
+    def __init__(self, lattice: MLKEM768PrivateKey, curve: X25519PrivateKey) -> None:
+        super().__init__(MLKEM768X25519PrivateKey(lattice, curve))
+        self._parts = lattice, curve
+
+    @classmethod
+    def generate(cls) -> Self:
+        """A fresh key from the operating system's randomness."""
+        return cls(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate())
+
+    @classmethod
+    def _of_pem(cls, pem: bytes) -> Self | None:
+        end = b"-----END PRIVATE KEY-----\n"
+        with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+            first, second = (each + end for each in pem.removesuffix(end).split(end))
+            lattice, curve = load_pem_private_key(first, None), load_pem_private_key(second, None)
+            if isinstance(lattice, cls._kind) and isinstance(curve, X25519PrivateKey):
+                return cls(lattice, curve)
+        return None
+
+    def _to_pem(self) -> bytes:
+        return b"".join(_pem(part) for part in self._parts)
+
+    @property
+    def public(self) -> str:
+        """Both public keys, that of ML-KEM-768 first, as hexadecimal digits."""
+        return b"".join(part.public_key().public_bytes_raw() for part in self._parts).hex()
 
 
 def seal(message: bytes, public: str, address: Address) -> bytes:

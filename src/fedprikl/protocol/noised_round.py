@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.documents import canonical, check_version, parse_document, read_fields, to_plain
+from fedprikl.documents import Format, canonical, parse_document, read_fields, to_plain
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
     Answer,
@@ -46,7 +46,7 @@ Found = TypeVar("Found")
 
 # The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
 # a release states the noise that was drawn.
-FORMAT, VERSION = "fedprikl noised round", 3
+FORMAT = Format("noised-round", advice="Finish the round with the software that ran it.")
 
 
 def or_none(compute: Callable[[], Found | None]) -> Found | None:
@@ -198,14 +198,12 @@ class NoisedRound:
 
     def to_bytes(self) -> bytes:
         """As the ledger keeps it."""
-        return canonical({"format": FORMAT, "version": VERSION} | to_plain(self))
+        return canonical(FORMAT.head | to_plain(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "NoisedRound":
         """What a ledger has kept."""
-        document = parse_document(data, "noised round")
-        check_version(document, FORMAT, VERSION, "Finish the round with the software that ran it.")
-        return read_fields(cls, document)
+        return read_fields(cls, FORMAT.current(parse_document(data, "noised round")))
 
     def release(
         self, plan: Plan, reference: Reference, *, key: SigningKey, head: Head | None

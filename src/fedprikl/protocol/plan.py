@@ -19,8 +19,8 @@ from fedprikl.checks import (
     check_positive_int,
 )
 from fedprikl.documents import (
+    Format,
     canonical,
-    check_version,
     digest,
     parse_document,
     read_exactly,
@@ -33,12 +33,13 @@ from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol.keys import SigningKey, is_fingerprint, is_sealing_key, verify_signature
 from fedprikl.protocol.question import WHOLE, AskedView, Question
 from fedprikl.protocol.series import Once, Series
+from fedprikl.protocol.servers import Servers
 from fedprikl.reference import Spread, View
 
-Trust = Literal["aggregator", "none"]
+Trust = Literal["aggregator", "none", "servers"]
 Control = Literal["family", "discovery"]
 Empty = Literal["reference", "away"]
-FORMAT, VERSION = "fedprikl plan", 12
+FORMAT = Format("plan", advice="Make it again with `fedprikl plan`.")
 MOST_RELEASES = 100_000  # that are composed
 MOST_PARTS = 100.0  # beyond, so many parts would be needed that no plan has
 SHARES = 1e-9  # how far the sum of all shares may be from 1
@@ -198,10 +199,12 @@ class Plan:
 
     It is made of parts: who takes part (`population`, `roster`), what is compared with what
     (`reference`, `views`, `questions`), whom the budget protects (`unit`, `budget`), who may see
-    exact sums of counts (`trust`: the "aggregator", which adds the noise, or "none": then every
-    client adds a share of the noise before anything is summed), and `when`: once, or in every
-    period of a series, whose releases are noisy counts. `fedprikl.planning.plan_round` chooses what
-    is best for a reference.
+    exact sums of counts (`trust`), and `when`: once, or in every period of a series, whose releases
+    are noisy counts. `fedprikl.planning.plan_round` chooses what is best for a reference.
+
+    With trust in the "aggregator", that adds the noise. With "none", every client adds a share of
+    the noise before anything is summed. With "servers", each of three `servers` holds a share of
+    every sum that alone says nothing, and adds a share of the noise before anything is opened.
 
     >>> from fedprikl.protocol import AskedView, Budget, Plan, Question
     >>> plan = Plan(
@@ -225,6 +228,7 @@ class Plan:
     roster: str = ""  # fingerprint of the clients' identities; empty: anybody may take part
     trust: Trust = "aggregator"  # who may see exact sums
     aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
+    servers: Servers | None = None  # where these are trusted, none of them alone
     unit: OneRecord | WholeClient = field(default_factory=OneRecord)  # whom the budget protects
     budget: Budget
     when: Once | Series = field(default_factory=Once)
@@ -233,6 +237,7 @@ class Plan:
     sums: SumRules = field(default_factory=SumRules)
     verdict: VerdictRules = field(default_factory=VerdictRules)
     validity: Validity = field(default_factory=Validity)
+    as_read: bytes = field(default=b"", init=False, repr=False)  # the signed text, if it is older
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -257,7 +262,12 @@ class Plan:
         if not self.population.isprintable():
             raise InvalidInputError("The name of a population has printable characters only.")
         if self.trust not in get_args(Trust):
-            raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {self.trust!r:.40}.")
+            known = " or ".join(map(repr, get_args(Trust)))
+            raise InvalidInputError(f"Trust is {known}, got {self.trust!r:.40}.")
+        if (self.trust == "servers") is (self.servers is None):
+            raise InvalidInputError(
+                "A plan names three servers if, and only if, its trust is 'servers'."
+            )
         if len(self.reference) != 64:
             raise InvalidInputError("A plan carries the fingerprint of its reference.")
         if self.aggregator != "" and not is_sealing_key(self.aggregator):
@@ -301,6 +311,8 @@ class Plan:
     def _check_releases(self) -> None:
         """What leaves the aggregator, given whom the clients trust."""
         options = {each.release for each in self.questions}
+        if self.trust == "servers":
+            self._check_servers()
         if self.trust == "none":
             if options != {"counts"}:
                 raise InvalidInputError(
@@ -331,6 +343,28 @@ class Plan:
             raise InvalidInputError(
                 "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
                 "release='value'."
+            )
+
+    def _check_servers(self) -> None:
+        """What three servers can compute on shares, of one vector that a client sends once."""
+        values = [each for each in self.questions if each.release != "counts"]
+        if any((each.divergence, each.release) != ("tv", "value") for each in values):
+            raise InvalidInputError(
+                "Three servers release noisy counts, and values of tv: give every other question "
+                "release='counts'."
+            )
+        if any(each.maximum_step is not None for each in values):
+            raise InvalidInputError("A value of tv from three servers has no maximum step.")
+        counted = {each.views for each in self.questions if each.release == "counts"}
+        lost = "nothing" if self.servers is None else self.servers.lost
+        if lost == "counts" and any(each.views not in counted for each in values):
+            raise InvalidInputError(
+                "With one server lost only counts are released (lost='counts'), so every view "
+                "needs a question with release='counts'."
+            )
+        if self.sums.batches > 1 or self.aggregator:
+            raise InvalidInputError(
+                "With three servers all clients are one batch, and there is no aggregator's key."
             )
 
     def check_tolerance(self) -> None:
@@ -389,6 +423,12 @@ class Plan:
         if self.unit.kind == "record":
             return "record", None, False
         return "client", self.unit.records, self.unit.empty == "away"
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan of {self.population!r}: {self.points + self.column_points:,} cells, "
+            f"epsilon {self.budget.epsilon:.3g}, trust {self.trust}, unit {self.unit.kind}>"
+        )
 
     def spread(self, view: View, clients: Sequence[int]) -> float | Spread:
         """How counts vary without drift: by the plan, or by the reference for who was counted.
@@ -522,14 +562,18 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        content = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
-        return {"format": FORMAT, "version": VERSION, **content}
+        if self.as_read:
+            return parse_document(self.as_read, "plan")
+        names = (each.name for each in fields(self) if each.init)
+        return FORMAT.head | {name: to_plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Plan":
         """The plan of a document; unknown or missing fields are refused."""
-        check_version(document, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
-        plan = read_exactly(cls, document, "plan")
+        content = FORMAT.current(document)
+        plan = read_exactly(cls, content, "plan")
+        if content is not document:
+            object.__setattr__(plan, "as_read", canonical(document))
         plan.check_tolerance()
         budget = plan.budget  # the search for a plan tries others on the way
         if budget.total[0] < budget.epsilon or budget.total[1] < budget.delta:

@@ -1,13 +1,13 @@
 """The release: a signed document that says what was found, about what, and what it cost."""
 
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedprikl.documents import (
+    Format,
     canonical,
-    check_version,
     check_written,
     digest,
     parse_document,
@@ -21,13 +21,16 @@ from fedprikl.estimation.outcome import joint_outcome
 from fedprikl.estimation.statistic import COUNTS, LARGEST_CELL, OUT_OF_DOMAIN
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.keys import SigningKey, verify_signature
-from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.round import Outcome
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 11
+FORMAT = Format(
+    "release", advice="Have it released again, or read it with the software that made it."
+)
 SIGNED_BY = ("signer", "signature")
+LOST = "One server was lost."  # ends what a privacy statement says about trust
 DRIFTED: dict[VerdictOutcome | None, bool] = {"drift": True, "none found": False}
 
 
@@ -185,7 +188,7 @@ class Release:
     round_id: str
     request: str = ""  # the organiser's nonce: an old release cannot pass for this one
     population: str  # whose budget was charged
-    trust: Literal["aggregator", "none"]  # who saw exact sums
+    trust: Trust  # who saw exact sums
     plan: str  # fingerprint
     reference: str  # fingerprint
     answers: tuple[Answer, ...]  # one for each question of the plan
@@ -200,8 +203,9 @@ class Release:
     ledger: Head | None = None  # of the ledger that was charged
     software: str
     released_at: str  # ISO 8601 with an offset
-    signer: str = ""  # public key, hexadecimal
-    signature: str = ""
+    signer: str = ""  # public key, hexadecimal; of servers, theirs with a space between
+    signature: str = ""  # as many
+    as_read: bytes = field(default=b"", init=False, repr=False)  # the signed text, if it is older
 
     def __post_init__(self) -> None:
         if not self.answers and not self.columns:
@@ -274,19 +278,45 @@ class Release:
 
     def sign(self, key: SigningKey) -> "Release":
         """The release with the aggregator's signature; refuses what nobody could read."""
-        content = self._content()
+        content = replace(self)._content()  # of today's version
         _read(content, key.public, "")
         return replace(self, signer=key.public, signature=key.sign(canonical(content)))
 
+    def countersign(self, key: SigningKey) -> "Release":
+        """The release with one more signature: three servers sign what they made together."""
+        signature = key.sign(canonical(self._content()))
+        return replace(
+            self,
+            signer=f"{self.signer} {key.public}".strip(),
+            signature=f"{self.signature} {signature}".strip(),
+        )
+
     def is_signed_by(self, public: str) -> bool:
         """Whether the holder of this key made the release, and nobody changed it since."""
-        body = canonical(self._content())
-        return self.signer == public and verify_signature(public, self.signature, body)
+        body, signatures = canonical(self._content()), self.signature.split(" ")
+        found = dict(zip(self.signers, signatures, strict=False))
+        return verify_signature(public, found.get(public, ""), body)
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """The public keys that signed: the aggregator's, or those of the servers."""
+        return tuple(self.signer.split(" "))
 
     @property
     def is_intact(self) -> bool:
-        """Whether the signature fits the signer the document itself names."""
-        return self.is_signed_by(self.signer)
+        """Whether the signatures fit the signers that the document itself names."""
+        return all(map(self.is_signed_by, self.signers))
+
+    def has_signers_of(self, plan: Plan) -> bool:
+        """Whether all servers of the plan signed; or two, if one may be lost and it says so.
+
+        Plans without servers, or with servers that are all in one process, name no signer.
+        """
+        if plan.servers is None or not plan.servers.signing:
+            return True
+        wanted = [key for key in plan.servers.signing if self.is_signed_by(key)]
+        said = plan.servers.lost != "nothing" and self.privacy.trust.endswith(LOST)
+        return len(wanted) == 3 or (len(wanted) == 2 and said)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -332,6 +362,12 @@ class Release:
         """SHA-256 of the content."""
         return digest(self._content())
 
+    def __repr__(self) -> str:
+        return (
+            f"<Release about {self.population!r} of {self.released_at[:10]}: "
+            f"{self.outcome or 'no verdict'}, epsilon {self.privacy.claimed_epsilon or 0:.3g}>"
+        )
+
     def to_bytes(self) -> bytes:
         """As it travels."""
         return canonical(self.to_dict())
@@ -342,9 +378,10 @@ class Release:
 
     def _content(self) -> dict[str, Any]:
         """What the signature is about."""
-        names = (field.name for field in fields(self))
-        content = {name: to_plain(getattr(self, name)) for name in names if name not in SIGNED_BY}
-        return {"format": FORMAT, "version": VERSION, **content}
+        if self.as_read:
+            return parse_document(self.as_read, "release")
+        names = (each.name for each in fields(self) if each.init and each.name not in SIGNED_BY)
+        return FORMAT.head | {name: to_plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_bytes(cls, data: str | bytes) -> "Release":
@@ -368,10 +405,11 @@ def _read(content: Any, signer: str, signature: str) -> Release:
     """The release that writes exactly this content: it has no other fields and no other words."""
     if not isinstance(content, dict):
         raise InvalidInputError("This is not a fedprikl release.")
-    advice = "Have it released again, or read it with the software that made it."
-    check_version(content, FORMAT, VERSION, advice)
-    found = read_fields(Release, content | {"signer": signer, "signature": signature})
-    check_written(content, found._content(), "release")
+    current = FORMAT.current(content)
+    found = read_fields(Release, current | {"signer": signer, "signature": signature})
+    check_written(current, found._content(), "release")
+    if current is not content:
+        object.__setattr__(found, "as_read", canonical(content))
     return found
 
 

@@ -1,7 +1,8 @@
 """The secure sums of a plan: what clients hand in, what is opened, which noise it has and costs.
 
-Two objects own what follows from whom the clients trust with exact sums: `ScoredSum` (the
-aggregator, which adds the noise) and `NoisyHistogram` (nobody: every client adds a share of it).
+Three objects own what follows from whom the clients trust with exact sums: `ScoredSum` (the
+aggregator, which adds the noise), `ServersSum` (three servers, none of which sees a sum) and
+`NoisyHistogram` (nobody: every client adds a share of the noise).
 What is made of opened sums is in `answering.py`, which a client does not need.
 """
 
@@ -17,6 +18,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import (
+    AccountedRelease,
     Calibrated,
     Charge,
     Counts,
@@ -25,6 +27,7 @@ from fedprikl.privacy import (
     Mechanism,
     NoiseSource,
     Numbers,
+    ServersNoise,
     SharedCounts,
     SharedMechanism,
     calibrate,
@@ -32,13 +35,16 @@ from fedprikl.privacy import (
     share_out,
     total_epsilon,
 )
+from fedprikl.privacy.server_noise import HONEST, ServersMechanism
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.question import Question
 from fedprikl.reference import QueryPoints, Reference, View, distinct_points, spread_points
 from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, SumPlan, choose_degree
+from fedprikl.secure_sum.line_runtime import MASK_DELTA
 
 LARGEST_MARK = 2**32  # of insecure noise
+FINE = 2**10  # s: steps per record in which three servers compute a tv
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +78,7 @@ class QuestionNoise:
     @property
     def is_counts(self) -> bool:
         """Whether it is on every count, from which the questions are answered."""
-        return isinstance(self.law, Calibrated) and isinstance(self.law.on, Counts)
+        return self.questions[0].release == "counts"
 
     @property
     def charge(self) -> Charge:
@@ -87,6 +93,11 @@ class CohortSums:
 
     plan: Plan
     shares_noise: ClassVar[bool] = False  # whether every client adds a share of the noise
+
+    @property
+    def blocks(self) -> list[int]:
+        """How many counts each view has with that of all other records, after its asked cells."""
+        return [view.points + 1 for view in self.plan.views]
 
     @property
     def score(self) -> Score:
@@ -127,7 +138,7 @@ class CohortSums:
     def check_parts(self) -> None:
         """Refuses a plan whose parts cost more together than it says. One noise is one part."""
 
-    def _records(self, included: int, *, said: int) -> int:
+    def possible_records(self, included: int, *, said: int) -> int:
         """Of a cohort of so many clients: known, if each contributes equally many.
 
         Else what the clients say together, as far as it is possible.
@@ -205,7 +216,7 @@ class ScoredSum(CohortSums):
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:  # noqa: ARG002
         """The sum of a cohort. One that cannot be right is made possible."""
         top = self.plan.sums.most_records * included
-        records = self._records(included, said=int(total[-1]))
+        records = self.possible_records(included, said=int(total[-1]))
         parts = _split(total[:-1], [view.points for view in self.plan.views])
         return OpenedSum(
             tuple(possible_counts(part, top=top, records=records) for part in parts), records
@@ -306,11 +317,6 @@ class NoisyHistogram(CohortSums):
         budget, law = plan.budget, plan.questions[0].noise
         return calibrate(on, epsilon=budget.epsilon, delta=budget.delta, law=law)
 
-    @property
-    def _blocks(self) -> list[int]:
-        """How many noisy counts each view has: its asked cells, and all other records."""
-        return [view.points + 1 for view in self.plan.views]
-
     def worst_share(self, cohorts: Sequence[int]) -> SharedMechanism:
         """The noise of the least protected cohort: a record is in one cohort only."""
         delta = self.plan.budget.delta
@@ -339,7 +345,7 @@ class NoisyHistogram(CohortSums):
         whoever wants to cancel the mark of another has to guess it.
         """
         most, reach = self.plan.sums.most_records, self.share(clients).reach
-        return (most + 2 * reach,) * sum(self._blocks) + (most, LARGEST_MARK)
+        return (most + 2 * reach,) * sum(self.blocks) + (most, LARGEST_MARK)
 
     def vector(
         self,
@@ -366,8 +372,8 @@ class NoisyHistogram(CohortSums):
         """The sum of a cohort: noisy counts of each view, all other records last."""
         share = self.share(clients)
         return OpenedSum(
-            counts=tuple(_split(total[:-2] - included * share.reach, self._blocks)),
-            records=self._records(included, said=int(total[-2])),
+            counts=tuple(_split(total[:-2] - included * share.reach, self.blocks)),
+            records=self.possible_records(included, said=int(total[-2])),
             noise_variance=included * share.share_variance,
             insecure=bool(total[-1]),
         )
@@ -381,9 +387,80 @@ class NoisyHistogram(CohortSums):
         return self.share(clients).charge(self.plan.budget.delta)
 
 
+class ServersSum(ScoredSum):
+    """What follows from three servers: each holds a share of the sums and adds a share of noise.
+
+    They release noisy counts, and of tv the whole number (`server_answer.py`)
+
+        V = sum_x max(0, C_x - s h_x),    C_x = s N Pi(x), rounded,    TV = V / (s N)
+
+    which one record moves by at most s.
+    """
+
+    def _noise(
+        self, questions: tuple[Question, ...], epsilon: float, delta: float
+    ) -> QuestionNoise:
+        first, views, k = questions[0], len(questions[0].views), self.plan.contribution_bound
+        on = SharedCounts(HONEST, 2 * views, k)
+        if first.release == "value":
+            cells = sum(view.points for view in self.plan.views if view.columns in first.views)
+            on = SharedCounts(HONEST, views, k * FINE, failure=2 * cells * MASK_DELTA)
+        return QuestionNoise(questions, ServersNoise(on, epsilon, delta, first.noise))
+
+    @property
+    def left_over(self) -> AccountedRelease:
+        """What delta pays beside the laws of the noises: how they are drawn, and comparisons."""
+        rests = [servers_law(noise).left_over for noise in self.noises]
+        return AccountedRelease(
+            proved_epsilon=math.fsum(each.proved_epsilon for each in rests),
+            proved_delta=math.fsum(each.proved_delta for each in rests),
+        )
+
+    @property
+    def composed(self) -> Charge:
+        """All noises of a release, and what delta pays beside them, as one charge."""
+        return compose_charges([*(noise.charge for noise in self.noises), self.left_over])
+
+    @cached_property
+    def after_loss(self) -> tuple[tuple[QuestionNoise, ServersMechanism], ...]:
+        """The noises if one server is lost: on counts only, off which all answers are read."""
+        counted = [noise for noise in self.noises if noise.is_counts]
+        return tuple((noise, servers_law(noise).after_loss) for noise in counted)
+
+    @property
+    def composed_after_loss(self) -> Charge:
+        """All noises of a release with one server lost, as one charge."""
+        charges = (law.charges(servers_law(noise).delta) for noise, law in self.after_loss)
+        return compose_charges([part for parts in charges for part in parts])
+
+    def maxima(self, clients: int) -> tuple[int, ...]:  # noqa: ARG002
+        """The largest value of each entry of a client's vector: blocks of all views, records."""
+        return (self.plan.sums.most_records,) * (sum(self.blocks) + 1)
+
+    def vector(
+        self,
+        counts: Sequence[Ints],
+        records: int,
+        *,
+        sums: SumPlan,  # noqa: ARG002
+        source: NoiseSource,  # noqa: ARG002  the servers add the noise
+        randomness: Callable[[int], bytes],  # noqa: ARG002
+    ) -> Ints:
+        """What a client splits into shares: counts of each view, others last; then N. SECRET."""
+        blocks = [np.append(block, records - block.sum()) for block in counts]
+        return np.concatenate([*blocks, [records]]).astype(np.int64)
+
+
+def servers_law(noise: QuestionNoise) -> ServersNoise:
+    """The law of a noise of three servers."""
+    assert isinstance(noise.law, ServersNoise)  # noqa: S101  `ServersSum` makes no other
+    return noise.law
+
+
 MODES: dict[Trust, type[ScoredSum] | type[NoisyHistogram]] = {
     "aggregator": ScoredSum,
     "none": NoisyHistogram,
+    "servers": ServersSum,
 }
 
 

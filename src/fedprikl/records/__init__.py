@@ -11,7 +11,7 @@ from fedprikl.records.clients import (
     open_table,
 )
 from fedprikl.records.counting import Draw, RecordCounts, draw_counts
-from fedprikl.records.database import DatabaseTable
+from fedprikl.records.database import DatabaseTable, Place, place_of
 from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import Days, check_once, data_files, register_source
 from fedprikl.records.table import NoClient, count_by_client
@@ -24,6 +24,7 @@ __all__ = [
     "FileRecords",
     "FrameRecords",
     "NoClient",
+    "Place",
     "RecordCounts",
     "TimeSlice",
     "check_all",
@@ -35,5 +36,6 @@ __all__ = [
     "fit_reference",
     "open_records",
     "open_table",
+    "place_of",
     "register_source",
 ]

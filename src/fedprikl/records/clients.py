@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.libraries import narwhals as nw
 from fedprikl.records.counting import CellReader, Draw, RecordCounts
-from fedprikl.records.database import DatabaseTable
+from fedprikl.records.database import DatabaseTable, Place
 from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import Days, data_files, open_source
 from fedprikl.reference import Reference, Table
@@ -30,13 +30,13 @@ PLAIN_TIMES = re.compile(f"(?:{TIME}\n)*{TIME}")
 
 @dataclass(frozen=True, slots=True)
 class FileRecords:
-    """Records in files of any kind (`data_files`): all of them, or those of some times.
+    """Records in files of any kind (`data_files`) or a table: all, or those of some times.
 
     Read in one streaming pass in bounded memory, however large the files. In a CSV file one line
     is one record. A record that cannot be read is counted as out of the domain.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Place, ...]
     format: CsvFormat = field(default_factory=CsvFormat)
     times: "TimeSlice | None" = None  # of those that count
 
@@ -114,6 +114,8 @@ class FrameRecords:
 
     @property
     def _is_frame(self) -> bool:
+        if isinstance(self.records, list | np.ndarray):
+            return False  # known without loading narwhals
         return nw.from_native(self.records, pass_through=True) is not self.records
 
     def _chunks(self, reader: CellReader, *, drawn: bool) -> Iterable[Chunk]:
@@ -146,7 +148,7 @@ def open_records(
     format: CsvFormat | None = None,  # noqa: A002
     drawn: bool = False,
 ) -> Records:
-    """Records from a path (file or folder), a data frame or an array; a bad path is refused here.
+    """Records of a file, folder, database, data frame or array; a bad path is refused here.
 
     `format` says how CSV files are written. `drawn`: records will be drawn of it, so that there may
     be none at all.
@@ -154,8 +156,9 @@ def open_records(
     >>> open_records([0, 1, 1]).count(Reference.from_counts([5, 5])).counts.tolist()
     [1, 2, 0]
     """
-    if isinstance(source, str | Path):
-        return FileRecords(data_files(Path(source), blank=drawn), format or CsvFormat())
+    if isinstance(source, str | Path | DatabaseTable):
+        place = Path(source) if isinstance(source, str) else source
+        return FileRecords(data_files(place, blank=drawn), format or CsvFormat())
     return source if isinstance(source, Records) else FrameRecords(source)
 
 
@@ -165,11 +168,10 @@ def open_table(
     format: CsvFormat | None = None,  # noqa: A002
 ) -> list[Source]:
     """The records of all clients together: a file, a folder, a data frame, or of a database."""
-    if isinstance(table, DatabaseTable):
-        return [table.open()]
-    if not isinstance(table, str | Path):
+    if not isinstance(table, str | Path | DatabaseTable):
         return [FrameSource(table)]
-    sources = [open_source(file, format or CsvFormat()) for file in data_files(Path(table))]
+    place = Path(table) if isinstance(table, str) else table
+    sources = [open_source(file, format or CsvFormat()) for file in data_files(place)]
     _check_same_columns(sources)
     return sources
 
@@ -204,7 +206,7 @@ def count_all(
 
 
 def check_all(
-    sources: Mapping[str, Path | FrameRecords],
+    sources: Mapping[str, Place | FrameRecords],
     reference: Reference,
     *,
     format: CsvFormat | None = None,  # noqa: A002
@@ -232,12 +234,12 @@ def check_all(
 
 
 def fit_reference(
-    path: str | Path,
+    path: str | Place,
     *,
     format: CsvFormat | None = None,  # noqa: A002
     **options: Any,
 ) -> Reference:
-    r"""Pi of a public file; the same as `Reference.fit` of its rows, with its `options`.
+    r"""Pi of a public file or table; the same as `Reference.fit` of its rows, with its `options`.
 
     A CSV has no types: a column is one of numbers if every present value is a number and none has
     a leading zero, and one of times if every present value is a date or time. The texts that stand
@@ -253,8 +255,9 @@ def fit_reference(
     >>> reference.probabilities.tolist()
     [0.5, 0.25, 0.25, 0.0]
     """
-    file, *_ = data_files(Path(path))
-    if Path(path).is_dir():
+    place = Path(path) if isinstance(path, str) else path
+    file, *_ = data_files(place)
+    if isinstance(place, Path) and place.is_dir():
         raise InvalidInputError(f"{path} is a folder. Give one public file.")
     return Reference.fit(open_source(file, format or CsvFormat()), **options)
 

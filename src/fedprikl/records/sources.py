@@ -21,6 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from fedprikl.errors import RecordsError
+from fedprikl.records.database import DatabaseTable, Place
 from fedprikl.records.files import CsvFile, CsvFormat, ParquetFile
 from fedprikl.reference.rows import Source, quoted_names
 
@@ -59,8 +60,10 @@ def _ending(path: Path) -> str:
     return max(known, key=len, default="")
 
 
-def open_source(path: Path, form: CsvFormat) -> Source:
-    """The file with its columns; reads no rows."""
+def open_source(path: Place, form: CsvFormat) -> Source:
+    """The file or table with its columns; reads no rows."""
+    if isinstance(path, DatabaseTable):
+        return path.open()
     if re.search("[\\ud800-\\udfff]", str(path)):  # undecodable bytes; pyarrow takes text
         raise RecordsError(f"The file name {str(path)!a} is not plain text. Rename the file.")
     source = _openers()[_ending(path)](path, form)
@@ -72,7 +75,7 @@ def open_source(path: Path, form: CsvFormat) -> Source:
     return source
 
 
-def data_files(path: Path, *, blank: bool = False, days: Days | None = None) -> tuple[Path, ...]:
+def data_files(path: Place, *, blank: bool = False, days: Days | None = None) -> tuple[Place, ...]:
     """The file itself, or the files of a known kind of a folder in the order of their names.
 
     Hidden files, files that start with an underscore, other kinds and subfolders are passed over.
@@ -80,18 +83,28 @@ def data_files(path: Path, *, blank: bool = False, days: Days | None = None) -> 
     there may be none: where whole clients are protected, nobody may see that one has nothing.
     With `days`, only files and folders of a folder whose names lie in them, and there may be none.
     A path like `clients/*/a.csv` has a folder for each period, with files of the client inside.
+    A table of a database stands for itself.
     """
+    if isinstance(path, DatabaseTable):
+        if days is not None:
+            raise RecordsError(
+                "The plan tells periods by names of files, and a table of a database has none. "
+                "Plan with --time-column."
+            )
+        return (path,)
     found = _found(path, may_be_none=blank) if days is None else _found_by_name(path, days)
     return tuple(file for file in found if not _is_blank(file)) if blank else found
 
 
-def check_once(clients: Iterable[Path], *, by_name: bool) -> None:
+def check_once(clients: Iterable[Place], *, by_name: bool) -> None:
     """Refuses a file that clients, or periods of one, share by whatever link. Reads no record.
 
     `by_name`: names of files tell the period; then it looks at the files of all periods.
     """
     seen: dict[tuple[int, int], Path] = {}
     for client in clients:
+        if isinstance(client, DatabaseTable):
+            continue
         found = _found_by_name(client, EVER) if by_name else _found(client, may_be_none=True)
         for file in found:
             try:

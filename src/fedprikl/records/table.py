@@ -12,6 +12,7 @@ import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.records.clients import TimeSlice
 from fedprikl.records.counting import (
     KEY_BYTES,
     UNREADABLE,
@@ -23,7 +24,7 @@ from fedprikl.records.counting import (
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Gaps, Values, value_list
 from fedprikl.reference.domain import Levels
-from fedprikl.reference.rows import Source
+from fedprikl.reference.rows import Chunk, Source
 from fedprikl.reference.values import MISSING_TEXTS, simple, text_of
 
 NoClient = Literal["drop", "one-each", "refuse"]  # what becomes of rows without a client
@@ -38,18 +39,20 @@ def count_by_client(
     *,
     no_client: NoClient = "refuse",
     draw: Draw | None = None,
+    times: TimeSlice | None = None,
 ) -> dict[str, RecordCounts]:
     """The counts of each client, under made-up names: all rows with one value in `column`.
 
-    With a `draw`, of k rows of each. Memory grows with the cells that clients have records in,
-    not with rows.
+    With a `draw`, of k rows of each. With `times`, of the rows of these times: a client without
+    any has zeros, so that who is asked does not depend on them. Memory grows with the cells that
+    clients have records in, not with rows.
     """
     if no_client not in get_args(NoClient):
         raise InvalidInputError(
             f"Rows without a client are one of drop, one-each, refuse; got {no_client!r:.40}."
         )
     reader = CellReader(reference)
-    rows = _Rows(sources, column, reader, no_client)
+    rows = _Rows(sources, column, reader, no_client, times)
     domains = [view.domain for view in (reference.whole, *reference.views)]
     tallies = [_Tally(domain.size) for domain in domains]
     for clients, levels, broken in rows if draw is None else _drawn(rows, draw):
@@ -81,7 +84,12 @@ class _Rows:
     """The rows of a table by client, a chunk at a time; how many clients, once all were read."""
 
     def __init__(
-        self, sources: Sequence[Source], column: str, reader: CellReader, no_client: NoClient
+        self,
+        sources: Sequence[Source],
+        column: str,
+        reader: CellReader,
+        no_client: NoClient,
+        times: TimeSlice | None,
     ) -> None:
         """Refuses what has no such column, as far as headers tell."""
         encoder = reader.encoder
@@ -91,11 +99,12 @@ class _Rows:
                 "clients. Make the reference without it (`fedprikl reference --client-column`)."
             )
         self._sources = []
+        own = [column] if times is None else [column, times.column]
         for source in sources:
-            needed = reader.columns([n for n in source.names if n != column], source.where)
-            source.require([*needed, column])
+            needed = reader.columns([n for n in source.names if n not in own], source.where)
+            source.require([*needed, *own])
             self._sources.append((source, needed))
-        self.clients = 0
+        self.clients, self._times = 0, times
         self._column, self._reader, self._no_client = column, reader, no_client
         self._gaps = Gaps.of(encoder.missing if isinstance(encoder, Table) else MISSING_TEXTS)
         self._by_text: dict[str, int] = {}
@@ -103,11 +112,21 @@ class _Rows:
 
     def __iter__(self) -> Iterator[Part]:
         for source, needed in self._sources:
-            for chunk in source.chunks([*needed, self._column]):
+            for chunk in self._chunks(source, [*needed, self._column]):
                 clients = self._numbers(chunk.columns[self._column])
                 broken = np.full(len(chunk.unreadable), NONE)
                 levels = self._reader.levels({name: chunk.columns[name] for name in needed})
                 yield self._placed(clients, levels, broken)
+
+    def _chunks(self, source: Source, columns: list[str]) -> Iterator[Chunk]:
+        """All rows, or those of some times. The ids of all are known, whatever their time."""
+        if (times := self._times) is None:
+            yield from source.chunks(columns)
+            return
+        wanted, aware = dict.fromkeys([*columns, times.column]), source.is_aware(times.column)
+        for chunk in source.chunks(list(wanted), times=times.column):
+            self._numbers(chunk.columns[self._column])
+            yield times.of(chunk, columns, aware=aware)
 
     def _placed(self, clients: Ints, levels: Levels, broken: Ints) -> Part:
         """The rows that count, each with a client."""

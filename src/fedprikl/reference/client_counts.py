@@ -112,6 +112,17 @@ class ClientCounts:
             usual = max(float(seen @ weight) / max(float(weight.sum()), 1e-300), 0.0)
         return np.clip(trust * seen + (1 - trust) * usual, 0.0, 1.0)
 
+    def merged(self, group: Ints) -> "ClientCounts":
+        """The same clients with some cells as one: `group` is the new number of each cell.
+
+        >>> ClientCounts.read("0*3 2;1;0 1*2").merged(np.array([0, 0, 1])).write()
+        '0*3 1;0;0*3'
+        """
+        groups = int(group.max()) + 1
+        pairs, place = np.unique(self.client * groups + group[self.cell], return_inverse=True)
+        records = np.bincount(place, self.records).astype(np.int64)
+        return ClientCounts(pairs // groups, pairs % groups, records)
+
     def contributing(self, number: int, rng: np.random.Generator) -> "ClientCounts":
         """The same clients if each contributes so many records, as where clients are protected.
 

@@ -326,8 +326,11 @@ def read_levels(encoder: Encoder, records: Any) -> Levels:
     source = FrameSource(records)
     names = encoder.names if isinstance(encoder, Table) else source.names
     source.require(names)
-    (chunk,) = source.chunks(names)
-    return encoder.reader()(chunk.columns)
+    read = encoder.reader()
+    parts = [read(chunk.columns) for chunk in source.chunks(names)] or [
+        read({n: [] for n in names})
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

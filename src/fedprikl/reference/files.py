@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedprikl.checks import Ints, check_positive_int
-from fedprikl.documents import check_version, digest, is_same, parse_document, read_fields, to_plain
+from fedprikl.documents import Format, digest, is_same, parse_document, read_fields, to_plain
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.client_counts import ClientCounts
 from fedprikl.reference.columns import Bins, Categories, Column, Times
@@ -29,8 +29,7 @@ from fedprikl.reference.values import instant, time_text
 from fedprikl.reference.views import View, check_views
 from fedprikl.store import replace_file
 
-FORMAT = "fedprikl reference"
-VERSION = 7
+FORMAT = Format("reference", advice="It needs a new plan too.")
 CORRELATION = "correlation"
 MOST_CELLS = 2**28  # whose numbers a file may imply
 ABOUT = (
@@ -74,8 +73,12 @@ def read(path: str | Path) -> Views:
 
 
 def fingerprint(whole: View, views: Sequence[View] = ()) -> str:
-    """SHA-256 (hex) of the canonical content; does not depend on layout or comments."""
-    return digest([FORMAT, VERSION, _content(whole, views)])
+    """SHA-256 (hex) of the canonical content; does not depend on layout or comments.
+
+    Nor on the version: plans name it for years. What a later version adds is left out where a
+    reference does not have it.
+    """
+    return digest(["fedprikl-reference", _content(whole, views)])
 
 
 def dumps(whole: View, views: Sequence[View] = ()) -> str:
@@ -89,8 +92,7 @@ def dumps(whole: View, views: Sequence[View] = ()) -> str:
 def loads(text: str | bytes) -> Views:
     """What a file's text holds; anything else gives a `ReferenceFileError`."""
     try:
-        document = parse_document(text, FORMAT)
-        check_version(document, FORMAT, VERSION, "It needs a new plan too.")
+        document = FORMAT.current(parse_document(text, "reference"))
         encoder = _parse_encoder(document["records"])
         whole = _parse_view(encoder, document)
         views = tuple(_parse_part(encoder, fields) for fields in document.get("views", ()))
@@ -118,7 +120,7 @@ def _lines(name: str, entries: list[Any]) -> str:
 
 
 def _document(whole: View, views: Sequence[View]) -> dict[str, Any]:
-    head = {"format": FORMAT, "version": VERSION, "about": ABOUT}
+    head = FORMAT.head | {"about": ABOUT}
     return head | {"fingerprint": fingerprint(whole, views)} | _content(whole, views)
 
 

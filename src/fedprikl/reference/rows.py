@@ -8,18 +8,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import compress
+from itertools import compress, islice
 from typing import Any, ClassVar, cast
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
+from fedprikl.libraries import narwhals as nw
+from fedprikl.libraries import pyarrow
 from fedprikl.reference.columns import Values
 from fedprikl.reference.values import Odd
 
 Mask = npt.NDArray[np.bool_]
+LAZY_ROWS = 65_536  # of a lazy frame at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,55 @@ class Source(ABC):
 
 
 class FrameSource(Source):
-    """A data frame of any library: pandas, polars, pyarrow, ..."""
+    """A data frame of any library: pandas, polars, pyarrow, ...; eager or lazy."""
 
     where, error = "The data frame", InvalidInputError
 
     def __init__(self, frame: Any) -> None:
-        self.frame = eager_frame(frame)
-        self.names = tuple(self.frame.columns)
+        self.frame = any_frame(frame)
+        self.names = tuple(self.frame.collect_schema().names())
+        if not all(isinstance(name, str) for name in self.names):
+            raise InvalidInputError("Columns must have names that are texts. Rename them first.")
 
     def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:  # noqa: ARG002
-        """All rows at once."""
-        yield Chunk({name: column_values(self.frame[name]) for name in columns})
+        """All rows at once; of a lazy frame, whose query runs now, some at a time."""
+        if isinstance(self.frame, nw.DataFrame):
+            yield _chunk(self.frame, columns)
+            return
+        try:
+            for part in _parts(self.frame.select(*columns).to_native()):
+                yield part if isinstance(part, Chunk) else _chunk(any_frame(part), columns)
+        except FedPriKLError:
+            raise
+        except Exception as error:  # its words may quote records
+            raise RecordsError(
+                f"The lazy frame cannot be read ({type(error).__name__}). Nothing was counted. "
+                "Collect it to see why."
+            ) from None
+
+
+def _chunk(frame: Any, columns: Sequence[str]) -> Chunk:
+    return Chunk({name: column_values(frame[name]) for name in columns})
+
+
+def _parts(native: Any) -> Iterator[Any]:
+    """What a lazy frame holds, in eager frames of a bounded number of rows where it can."""
+    if hasattr(native, "collect_batches"):  # polars
+        yield from native.collect_batches(chunk_size=LAZY_ROWS)
+    elif hasattr(native, "to_arrow_reader"):  # a relation of DuckDB
+        yield from map(_as_table, native.to_arrow_reader(LAZY_ROWS))
+    elif hasattr(native, "to_pyarrow_batches"):  # ibis
+        yield from map(_as_table, native.to_pyarrow_batches(chunk_size=LAZY_ROWS))
+    elif hasattr(native, "toLocalIterator"):  # PySpark, one partition after the other
+        rows = iter(native.toLocalIterator())
+        while part := list(islice(rows, LAZY_ROWS)):
+            yield Chunk(dict(zip(native.columns, map(list, zip(*part, strict=True)), strict=True)))
+    else:
+        yield nw.from_native(native).collect().to_native()
+
+
+def _as_table(batch: Any) -> Any:
+    return pyarrow.Table.from_batches([batch])
 
 
 def quoted_names(names: Iterable[str]) -> str:
@@ -104,27 +144,24 @@ def quoted_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def eager_frame(records: Any) -> "nw.DataFrame[Any]":
-    """Any eager data frame behind one interface."""
+def any_frame(records: Any) -> "nw.DataFrame[Any] | nw.LazyFrame[Any]":
+    """Any data frame behind one interface."""
     try:
-        frame = nw.from_native(records)
+        frame: nw.DataFrame[Any] | nw.LazyFrame[Any] = nw.from_native(records)
+        return frame
     except TypeError:
         raise InvalidInputError(
             f"Expected a data frame (pandas, polars, pyarrow, ...), got {type(records).__name__}."
         ) from None
     except nw.exceptions.NarwhalsError as error:
         raise InvalidInputError(f"This data frame cannot be read: {error}") from None
-    eager = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    if not all(isinstance(name, str) for name in eager.columns):
-        raise InvalidInputError("Columns must have names that are texts. Rename them first.")
-    return eager
 
 
-def check_types(frame: "nw.DataFrame[Any]", names: Iterable[str]) -> None:
+def check_types(frame: "nw.DataFrame[Any] | nw.LazyFrame[Any]", names: Iterable[str]) -> None:
     """Refuses polars columns of Python objects, which polars supports only in part."""
     if not frame.implementation.is_polars():
         return
-    odd = [name for name in names if frame.schema.get(name) == nw.Object]
+    odd = [name for name in names if frame.collect_schema().get(name) == nw.Object]
     if odd:
         raise InvalidInputError(
             f"Column {', '.join(map(repr, odd))} of the polars frame has the type Object. Cast it "

@@ -230,6 +230,8 @@ SEEN = {
     "sums were opened, by the aggregator, which added the noise.",
     "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
     "counts left it.",
+    "servers": "Nobody saw exact numbers, not even sums: each server held random shares, and noise "
+    "was added before anything was opened. Two servers that collude would learn the sums.",
 }
 LEFT = {
     "record": "Less hidden are all records of one client together; not hidden are the number of "
@@ -243,15 +245,16 @@ HIDDEN = {
 }
 
 
-def release_words(release: Release, absent: Iterable[str] = ()) -> str:
+def release_words(release: Release, absent: Iterable[str] = (), values: Iterable[str] = ()) -> str:
     """All that a terminal shows of a release: the headline is the first line.
 
-    `absent` are lines about clients that took no part.
+    `absent` are lines about clients that took no part, and `values` those about values of columns.
     """
     parts = (
         release_headline(release),
         HELPS if release.outcome == "cannot tell" else "",
         "\n".join(column_lines(release.columns)),
+        "\n".join(values),
         verdict_in_numbers(release),
         counted_words(release, absent),
         str(release.privacy),
@@ -750,6 +753,28 @@ def budget_words(budget: BudgetFacts) -> str:
     left = "nothing" if budget.left < budget.epsilon / 1000 else f"{budget.left:.3g}"
     delta = f", at delta {budget.delta:.3g}" if budget.delta else ""
     return f"Epsilon {budget.spent:.3g} of {budget.epsilon:.3g} is spent, {left} is left{delta}."
+
+
+def spending_words(budget: BudgetFacts, before: float, alone: float = 0.0) -> str:
+    """What a release added to what was spent before, and what is left: numbers that add up.
+
+    Several releases tell less than the sum of what each tells alone, so that it may add less.
+
+    >>> budget = BudgetFacts(epsilon=3.0, delta=0.0, spent=1.5, left=1.5)
+    >>> spending_words(budget, 1.0)
+    'this release 0.5 + before 1 = 1.5 of 3 (epsilon of one record); 1.5 is left'
+    """
+    if math.isnan(budget.spent):
+        return "what is left of it is not known: the ledger could not be read"
+    digits = max(3, 2 - math.floor(math.log10(budget.epsilon)))
+    past, spent, whole = (round(each, digits) for each in (before, budget.spent, budget.epsilon))
+    added, left = (round(each, digits) for each in (spent - past, max(whole - spent, 0.0)))
+    delta = f" at delta {budget.delta:.3g}" if budget.delta else ""
+    less = f"; alone, this release is {alone:.3g}" if alone > added + 2 * 10.0**-digits else ""
+    return (
+        f"this release {added:.9g} + before {past:.9g} = {spent:.9g} of {whole:.9g} "
+        f"(epsilon of one {budget.unit}{delta}); {left:.9g} is left{less}"
+    )
 
 
 def series_lines(status: SeriesStatus) -> Iterator[str]:

@@ -6,6 +6,7 @@
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import zip_longest
 
 from fedprikl.documents import clean
 
@@ -142,13 +143,18 @@ def table(
 ) -> Html:
     """A table headed by row and column. A cell that is `Html` is a whole `td`, except the first.
 
-    Where a table is wider than its page, it scrolls by itself. `look` is a class of the style.
+    Where a table is wider than its page, it scrolls by itself. `look` is a class of the style: on
+    a phone, a row of a "stacked" one is a list, with the names of its columns.
     """
+    names = head[1:] if "stacked" in look else ()
     lines = [
         tag(
             "tr",
             tag("th", first, scope="row"),
-            *(cell if isinstance(cell, Html) else tag("td", cell) for cell in others),
+            *(
+                cell if isinstance(cell, Html) else tag("td", cell, data_name=name)
+                for cell, name in zip_longest(others, names, fillvalue="")
+            ),
         )
         for first, *others in rows
     ]

@@ -17,10 +17,19 @@ from fedprikl.estimation.outcome import WORDS
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
+from fedprikl.reference import Reference
 from fedprikl.reporting import facts, html
 from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart, largest
 from fedprikl.reporting.facts import percent
 from fedprikl.reporting.html import Html
+from fedprikl.reporting.values import (
+    QUALITY,
+    QUALITY_HEAD,
+    TYPICAL,
+    TYPICAL_HEAD,
+    ColumnValues,
+    Quality,
+)
 
 CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "shifted")
 STATISTIC_HEAD = ("about", "statistic", "times its threshold", "above it")
@@ -34,6 +43,7 @@ KEY = {
     "drifted": "now, shifted",
     "whisker": "95% interval",
 }
+UNCHANGED = "None of these shares has clearly changed."
 OUTSIDE = "other: not in the reference's list"
 UNTOLD = "Which categories shifted cannot be told from noise."
 ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
@@ -54,12 +64,18 @@ COLUMNS, SUMMARY_CHARTS = 15, 3  # shown in a notebook; the report has all
 
 
 def release_page(
-    release: Release, plan: Plan, costs: Mapping[str, str], absent: Sequence[str] = ()
+    release: Release,
+    plan: Plan,
+    costs: Mapping[str, str],
+    absent: Sequence[str] = (),
+    reference: Reference | None = None,
 ) -> str:
     """The whole report: the verdict, what drifted, how large it is, what is protected.
 
-    All of it follows from the release, the plan and why clients took no part, which are public.
+    All of it follows from the release, the plan, the reference and why clients took no part, which
+    are public. Without the reference it has neither typical values nor the quality of the data.
     """
+    values = ColumnValues(release, plan, reference)
     clients, asked = facts.included(release), facts.invited(release)
     first = {
         "Date": facts.date(release.released_at),
@@ -74,34 +90,72 @@ def release_page(
         html.fact_list(first),
         html.paragraphs(facts.meaning(release)),
         html.note("\n".join(absent)),
-        column_cards(drifted, release.records, intro=facts.marks_words(plan)),
+        column_cards(drifted, release.records, intro=facts.marks_words(plan), values=values),
         _ranking(order),
+        _typical(values, order),
+        _quality(values),
         _sizes(release, plan),
-        privacy_section(release),
+        privacy_section(release, costs.get("budget", "")),
         html.section("Everything else", *details(release, plan, costs, absent)),
         headline=facts.release_headline(release),
         tone=TONES[release.outcome],
     )
 
 
-def privacy_section(release: Release) -> Html:
-    """What is hidden, from whom, and what is not."""
-    return html.section("Privacy", html.paragraphs("\n".join(facts.privacy_sentences(release))))
+def privacy_section(release: Release, budget: str = "") -> Html:
+    """What is hidden, from whom, what is not, and what is spent."""
+    spent = [f"Budget: {budget}."] if budget else []
+    words = "\n".join([*facts.privacy_sentences(release), *spent])
+    return html.section("Privacy", html.paragraphs(words))
 
 
-def column_cards(columns: Sequence[ColumnAnswer], records: int, intro: str = "") -> Html:
+def _typical(values: ColumnValues, columns: Sequence[ColumnAnswer]) -> Html:
+    """The medians of columns of numbers and times, of the reference and now."""
+    rows = values.typical_rows(columns)
+    shown = _some_rows(TYPICAL_HEAD, rows, min(len(rows), RANKED), "column")
+    return html.section("Typical values", *shown, intro=TYPICAL)
+
+
+def _quality(values: ColumnValues) -> Html:
+    """Missing and new values, and those in outermost bins, of the reference and now."""
+    rows = [each.row for each in values.quality]
+    changed = sum(1 for each in values.quality if each.change)
+    shown = _some_rows(QUALITY_HEAD, rows, min(changed, RANKED), "share")
+    calm = html.paragraphs(UNCHANGED) if rows and not changed else ""
+    return html.section("Data quality", calm, *shown, intro=QUALITY)
+
+
+def _some_rows(
+    head: Sequence[str], rows: Sequence[Sequence[str]], most: int, what: str
+) -> tuple[Html, ...]:
+    """A table of the first rows, and the others folded."""
+    if not rows:
+        return ()
+    first, others = (html.table(head, part, look="stacked") for part in (rows[:most], rows[most:]))
+    words = counted(len(rows) - most, f"more {what}")
+    return html.card(first) if most else Html(), html.fold(words, others if rows[most:] else "")
+
+
+def column_cards(
+    columns: Sequence[ColumnAnswer],
+    records: int,
+    intro: str = "",
+    values: ColumnValues | None = None,
+) -> Html:
     """A chart for each of these columns; beyond `CHARTS` they are folded."""
-    boxes = [_column_card(column, records) for column in columns]
+    boxes = [_column_card(column, records, values) for column in columns]
     more = f"Charts of {counted(len(boxes) - CHARTS, 'more column')}"
     parts = (html.cards(boxes[:CHARTS]), html.fold(more, html.cards(boxes[CHARTS:])))
     return html.section("What has drifted", *parts, intro=intro)
 
 
-def _column_card(column: ColumnAnswer, records: int) -> Html:
+def _column_card(column: ColumnAnswer, records: int, values: ColumnValues | None) -> Html:
     """One column: its name, which cells shifted, and the chart with its key."""
     shifted = any(cell.shifted for cell in column.cells)
     names = KEY if shifted else {style: name for style, name in KEY.items() if style != "drifted"}
-    parts = (html.paragraphs(column_story(column)), html.key(names), cells_chart(column, records))
+    typical = "" if values is None else values.story(column)
+    story = html.paragraphs(f"{column_story(column)} {typical}".strip())
+    parts = (story, html.key(names), cells_chart(column, records, values))
     return html.card(*parts, title=column.name)
 
 
@@ -116,17 +170,24 @@ def column_story(column: ColumnAnswer) -> str:
     return f"{first} The {CELLS} that differ most are shown; {more}."
 
 
-def cells_chart(column: ColumnAnswer, records: int) -> Html:
+def cells_chart(column: ColumnAnswer, records: int, values: ColumnValues | None = None) -> Html:
     """The reference beside the population, cell by cell; of many cells, those that differ most."""
     order = sorted(column.cells, key=lambda cell: (not cell.shifted, -facts.difference(cell)))
     shown = order[:CELLS]
     rows = [_cell_row(cell) for cell in column.cells if cell in shown]
     before, now = _outside(column), max(0.0, column.counts.out_of_domain[0] / max(records, 1))
     if max(before, now) * records > CLEARLY * column.counts.noise[0].sd:
-        bars = [_before(before), Bar(value=now, says=f"about {percent(now)}")]
-        rows.append((OUTSIDE, bars))
+        found, says = None if values is None else values.new(column), f"about {percent(now)}"
+        bar = Bar(value=now, says=says) if found is None else _new_bar(found)
+        rows.append((OUTSIDE, [_before(before), bar]))
     title = f"{column.name}: shares of all records, in the reference and now"
     return bar_chart(rows, title=title, shares=True)
+
+
+def _new_bar(found: Quality) -> Bar:
+    kind: Kind = "drifted" if found.change else "now"
+    says = f"{percent(found.now)}{ARROWS[found.change]}"
+    return Bar(value=found.now, says=says, kind=kind, interval=found.interval)
 
 
 def _outside(column: ColumnAnswer) -> float:
@@ -245,7 +306,7 @@ def size_chart(
         tolerated=tolerated,
     )
     numbers = {
-        "threshold: chance alone rarely exceeds it": threshold,
+        "threshold, which chance rarely exceeds": threshold,
         "your own threshold, from the plan": mark,
         TOLERATED: tolerated,
         f"expected without drift, {records:,} records": answer.no_drift,
@@ -299,7 +360,7 @@ def details(
         words = html.paragraphs(facts.verdict_in_numbers(release))
         yield html.fold("The verdict in numbers", words, _statistics(release, order))
     if judged and order:
-        columns = html.table(facts.HEAD, facts.column_rows(order), look="last")
+        columns = html.table(facts.HEAD, facts.column_rows(order), look="stacked last")
         yield html.fold("Columns in numbers", columns, html.note(facts.NOTE))
     yield html.fold("Every category of every column", *map(_cells, order), printed=False)
     counted_in = html.paragraphs(facts.counted_words(release, absent))
@@ -397,17 +458,24 @@ def _signature(release: Release) -> dict[str, str]:
     }
 
 
-def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> str:
+def release_summary(
+    release: Release,
+    plan: Plan,
+    more: Sequence[str] = (),
+    reference: Reference | None = None,
+) -> str:
     """For a notebook: verdict, columns, charts, answers, who was counted, what is protected.
 
     No script, no style sheet, nothing from outside. `more` are further lines for people, such as
     why clients took no part.
     """
+    values = ColumnValues(release, plan, reference)
     charts = [] if release.columns else [_size(each, release, plan) for each in release.answers]
     privacy = html.paragraphs(str(release.privacy))
     parts = (
         html.tag("p", facts.release_headline(release), style=LARGE),
-        *(_summary_columns(release) if release.columns else ()),
+        *(_summary_columns(release, values) if release.columns else ()),
+        _summary_values(values, facts.ranked(release.columns)),
         html.paragraphs(facts.verdict_in_numbers(release)),
         *map(_narrow, charts),
         html.paragraphs(facts.counted_words(release, more)),
@@ -417,7 +485,7 @@ def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> s
     return html.tag("div", html.joined(*parts, between="\n"), style=box)
 
 
-def _summary_columns(release: Release) -> Iterator[Html]:
+def _summary_columns(release: Release, values: ColumnValues) -> Iterator[Html]:
     order = facts.ranked(release.columns)
     shown = order[:COLUMNS]
     yield html.table(facts.HEAD, facts.column_rows(shown))
@@ -431,7 +499,20 @@ def _summary_columns(release: Release) -> Iterator[Html]:
     for column in [each for each in order if each.drifted][:SUMMARY_CHARTS]:
         beside = ": the reference (grey) and now, with 95% intervals"
         yield html.tag("p", html.tag("strong", column.name), beside)
-        yield _narrow(cells_chart(column, release.records))
+        yield _narrow(cells_chart(column, release.records, values))
+
+
+def _summary_values(values: ColumnValues, columns: Sequence[ColumnAnswer]) -> Html:
+    """Typical values, and the quality of the data, on request."""
+    tables = (
+        (TYPICAL_HEAD, values.typical_rows(columns)),
+        (QUALITY_HEAD, [each.row for each in values.quality]),
+    )
+    shown = [html.table(head, rows[:COLUMNS]) for head, rows in tables if rows]
+    if not shown:
+        return Html()
+    name = html.tag("summary", "Typical values and data quality")
+    return html.tag("details", html.joined(name, *shown, between="\n"))
 
 
 def _narrow(chart: Html) -> Html:

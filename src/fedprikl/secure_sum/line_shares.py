@@ -53,9 +53,30 @@ def split(vector: Ints, seed: bytes) -> tuple[Field, Field]:
 
     f(2) = 2 f(1) - f(0),    f(3) = 3 f(1) - 2 f(0)
     """
-    entries, random = to_field(vector), expand(seed, len(vector))
+    return split_field(to_field(vector), seed)
+
+
+def split_field(entries: Field, seed: bytes) -> tuple[Field, Field]:
+    """SECRET: the same of numbers below the prime."""
+    random = expand(seed, len(entries))
     low = _PRIME - entries  # -f(0); at most PRIME, so that no sum below reaches 2^64
     return (2 * random + low) % _PRIME, (3 * random + 2 * low) % _PRIME
+
+
+def times(one: Field, other: Field) -> Field:
+    """Products modulo the prime, from limbs of 31 and 30 bits.
+
+        a b = 2^62 ah bh + 2^31 (ah bl + al bh) + al bl,    2^61 = 1
+
+    >>> times(np.array([PRIME - 1], np.uint64), np.array([PRIME - 1], np.uint64)).tolist()
+    [1]
+    """
+    ah, al = one >> np.uint64(31), one & np.uint64(2**31 - 1)
+    bh, bl = other >> np.uint64(31), other & np.uint64(2**31 - 1)
+    middle = ah * bl + al * bh  # below 2^62
+    high, low = middle >> np.uint64(30), middle & np.uint64(2**30 - 1)
+    found: Field = (2 * (ah * bh) + high + (low << np.uint64(31)) + al * bl) % _PRIME
+    return found
 
 
 def to_field(vector: Ints) -> Field:

@@ -1,0 +1,248 @@
+"""Reports on disk, sealed as they came: what was acknowledged outlives crashes and power cuts.
+
+One SQLite file per collector process, with a write-ahead log that is synced at every commit. Many
+reports are committed together, so that the disk is waited for once. A report is kept once for its
+plan, period and id, and with a roster once for its identity.
+
+A file that is older than what was acknowledged is noticed: beside it lies the number of the last
+report. Who puts both back is noticed by the other servers (`meeting.py`).
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from fedprikl.errors import IntakeError
+from fedprikl.protocol.server_share import ID_BYTES
+
+APPLICATION, VERSION = 0x46504B49, 1  # in the header of the file
+ROWS = 512  # reports that are read at once
+USED = b""  # in place of a report that was counted
+_SCHEMA = f"""
+CREATE TABLE periods (
+  place INTEGER PRIMARY KEY, plan BLOB NOT NULL, period INTEGER NOT NULL,
+  closed INTEGER NOT NULL DEFAULT 0, UNIQUE (plan, period));
+CREATE TABLE reports (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, place INTEGER NOT NULL, id BLOB NOT NULL,
+  identity BLOB, message BLOB NOT NULL);
+CREATE UNIQUE INDEX one_of_an_id ON reports (place, id);
+CREATE UNIQUE INDEX one_of_an_identity ON reports (place, identity) WHERE identity IS NOT NULL;
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+"""
+
+
+class Kept(Enum):
+    """What became of a report."""
+
+    NEW = "new"
+    AGAIN = "again"  # the same bytes as before: counts once
+    OTHER = "other"  # another report of the same id or identity was first
+    LATE = "late"  # the period is closed
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A report that opened, with where it belongs."""
+
+    plan: bytes
+    period: int
+    report_id: bytes
+    identity: bytes | None
+    message: bytes
+
+
+class Intake:
+    """The file of one collector. `add` is called by one thread at a time."""
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self.path = path
+        self._mark = path.with_name(f"{path.name}.last")
+        with self._plain_errors():
+            if create:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            address = f"{path.absolute().as_uri()}?mode=rw"
+            self._db = sqlite3.connect(
+                address, uri=True, isolation_level=None, check_same_thread=False, timeout=30
+            )
+            try:
+                self._prepare()
+                self._check_age()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # syncs the log before a commit returns
+        (found,) = self._db.execute("PRAGMA application_id").fetchone()
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not tables:
+            self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            found = APPLICATION
+        if found != APPLICATION:
+            raise IntakeError(f"{self.path} is not a file of reports. Check the path.")
+
+    def _check_age(self) -> None:
+        """Refuses a file that lacks reports which were acknowledged."""
+        try:
+            last = int(self._mark.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        found = self._last()
+        if found < last:
+            raise IntakeError(
+                f"{self.path} holds reports up to number {found}, but number {last} was "
+                "acknowledged: an older copy was put back. Bring the newer file. If it is lost, "
+                f"remove {self._mark.name}: the reports in between are missing here, so all "
+                "servers will leave them out."
+            )
+
+    def _last(self) -> int:
+        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'reports'").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._db.close()
+
+    def add(self, reports: Sequence[Received]) -> list[Kept]:
+        """What became of each; the new ones are on disk when this returns."""
+        with self._plain_errors(), self._writing():
+            found = [self._add(report) for report in reports]
+        if Kept.NEW in found:
+            # Not synced: after a power cut it may be too small, which only notices less.
+            self._mark.write_text(str(self._last()))
+        return found
+
+    def _add(self, report: Received) -> Kept:
+        place, closed = self._place(report.plan, report.period)
+        known = self._db.execute(
+            "SELECT message FROM reports WHERE place = ? AND id = ?", (place, report.report_id)
+        ).fetchone()
+        if known is not None:
+            return Kept.AGAIN if known[0] in (report.message, USED) else Kept.OTHER
+        if closed:
+            return Kept.LATE
+        try:
+            self._db.execute(
+                "INSERT INTO reports (place, id, identity, message) VALUES (?, ?, ?, ?)",
+                (place, report.report_id, report.identity, report.message),
+            )
+        except sqlite3.IntegrityError:
+            return Kept.OTHER
+        return Kept.NEW
+
+    def _place(self, plan: bytes, period: int) -> tuple[int, bool]:
+        """(place, whether it is closed), inside a transaction; another process may close it."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO periods (plan, period) VALUES (?, ?)", (plan, period)
+        )
+        place, closed = self._db.execute(
+            "SELECT place, closed FROM periods WHERE plan = ? AND period = ?", (plan, period)
+        ).fetchone()
+        return int(place), bool(closed)
+
+    def shut(self, plan: bytes, period: int) -> None:
+        """Takes no more reports of a period, for ever; nothing is acknowledged after this."""
+        with self._plain_errors(), self._writing():
+            place, _ = self._place(plan, period)
+            self._db.execute("UPDATE periods SET closed = 1 WHERE place = ?", (place,))
+
+    def is_shut(self, plan: bytes, period: int) -> bool:
+        """Whether a period takes no more reports."""
+        with self._plain_errors():
+            row = self._db.execute(
+                "SELECT closed FROM periods WHERE plan = ? AND period = ?", (plan, period)
+            ).fetchone()
+        return row is not None and bool(row[0])
+
+    def ids(self, plan: bytes, period: int, *, used: bool = False) -> bytes:
+        """The ids of all reports of a period, in no order; or of those that were counted."""
+        with self._plain_errors():
+            rows = self._db.execute(
+                "SELECT id FROM reports JOIN periods USING (place) WHERE plan = ? AND period = ? "
+                "AND (message = x'') = ?",
+                (plan, period, used),
+            )
+            return b"".join(each for (each,) in rows)
+
+    def messages(
+        self, plan: bytes, period: int, wanted: Iterable[bytes] | None = None
+    ) -> Iterator[list[bytes]]:
+        """Reports of a period as they came, some at a time; all of them, or those of some ids."""
+        query = (
+            "SELECT message FROM reports JOIN periods USING (place) WHERE plan = ? AND period = ? "
+            "AND message <> x''"
+        )
+        with self._plain_errors():
+            if wanted is not None:
+                for each in wanted:
+                    yield [
+                        m for (m,) in self._db.execute(f"{query} AND id = ?", (plan, period, each))
+                    ]
+                return
+            rows = self._db.execute(f"{query} ORDER BY number", (plan, period))
+            while found := rows.fetchmany(ROWS):
+                yield [message for (message,) in found]
+
+    def forget(self, plan: bytes, period: int, *, used: bytes, move: bool) -> None:
+        """Drops the reports of a closed period; `move`: those that were not used go to the next.
+
+        Then the ids of the used ones stay until the next period is dropped: whoever sends one of
+        them again is late, and must not be counted twice.
+        """
+        with self._plain_errors(), self._writing():
+            place, _ = self._place(plan, period)
+            ids = (used[i : i + ID_BYTES] for i in range(0, len(used) if move else 0, ID_BYTES))
+            self._db.executemany(
+                "UPDATE reports SET message = x'', place = -place WHERE place = ? AND id = ?",
+                ((place, each) for each in ids),
+            )
+            if move:
+                following, _ = self._place(plan, period + 1)
+                self._db.execute(
+                    "UPDATE OR IGNORE reports SET place = ? WHERE place = ?", (following, place)
+                )
+            self._db.execute("DELETE FROM reports WHERE place = ?", (place,))
+            self._db.execute("UPDATE reports SET place = ? WHERE place = ?", (place, -place))
+            self._db.execute(
+                "DELETE FROM reports WHERE place = "
+                "(SELECT place FROM periods WHERE plan = ? AND period = ?)",
+                (plan, period - 1),
+            )
+
+    def held(self) -> dict[tuple[bytes, int], int]:
+        """Reports of each plan and period."""
+        with self._plain_errors():
+            rows = self._db.execute(
+                "SELECT plan, period, count(number) FROM periods LEFT JOIN reports USING (place) "
+                "GROUP BY place"
+            )
+            return {(plan, period): count for plan, period, count in rows}
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise IntakeError(
+                f"The reports {self.path} cannot be read or written ({error}). Nothing more is "
+                "acknowledged; check the disk."
+            ) from None
+        except OSError as error:
+            raise IntakeError(f"Cannot use the reports {self.path}: {error.strerror}.") from None

@@ -1,0 +1,87 @@
+"""A release as a matplotlib figure: how far each column is from the reference, and what shifted."""
+
+from typing import TYPE_CHECKING, Any
+
+from fedprikl.documents import clean
+from fedprikl.libraries import matplotlib_pyplot
+from fedprikl.protocol import Answer, Release
+from fedprikl.protocol.release import ColumnAnswer
+from fedprikl.reporting import facts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS, CHARTS, CELLS = 15, 3, 10  # that are drawn
+NAME = 28  # letters
+COLOURS = {"drift": "#b4510a", "cannot tell": "#7b4fa6"}
+NOW, REFERENCE, INK = "#2468b0", "#858f9c", "#1b2530"
+WIDE, ROW, MARGIN = 7.0, 0.34, 1.1  # inches
+
+
+def release_figure(release: Release) -> "Figure":
+    """The columns by how far they are from the reference; and the cells of those that drifted.
+
+    A bar is an estimate with its 95% interval; the black tick is what to expect without drift.
+    Without columns, each divergence of the whole has a bar. Needs the extra `report`.
+    """
+    pyplot = matplotlib_pyplot()  # a notebook shows figures once it is imported
+    order = facts.ranked(release.columns)[:COLUMNS]
+    drifted = [column for column in order if column.drifted][:CHARTS]
+    rows = [len(order) or len(release.answers), *(2 * min(len(c.cells), CELLS) for c in drifted)]
+    # A figure of its own: pyplot would keep it, and show it once more.
+    figure: Figure = pyplot.matplotlib.figure.Figure(
+        figsize=(WIDE, sum(ROW * max(n, 2) + MARGIN for n in rows)), layout="constrained"
+    )
+    axes = figure.subplots(len(rows), 1, squeeze=False, height_ratios=[max(n, 2) for n in rows])
+    first, *others = axes[:, 0]
+    _ranking(first, release, order)
+    for each, column in zip(others, drifted, strict=True):
+        _cells(each, column)
+    figure.suptitle("\n".join(facts.wrapped(facts.release_headline(release), 80, 3)), fontsize=11)
+    return figure
+
+
+def _ranking(axes: Any, release: Release, columns: list[ColumnAnswer]) -> None:
+    known: list[tuple[str, Answer | None, str]] = [
+        (c.name, c.answer("tv"), COLOURS.get(c.outcome or "", NOW)) for c in columns
+    ]
+    if not known:
+        colour = COLOURS.get(release.outcome or "", NOW)
+        known = [(answer.divergence, answer, colour) for answer in release.answers]
+    for place, (_, answer, colour) in enumerate(known):
+        if answer is not None:
+            axes.barh(place, answer.value, color=colour, height=0.55)
+            _whisker(axes, place, answer.interval)
+            if answer.no_drift is not None:
+                axes.plot([answer.no_drift] * 2, [place - 0.4, place + 0.4], color=INK, lw=2)
+    _labels(axes, [name for name, _, _ in known])
+    axes.set_xlabel("total variation; tick: expected without drift" if columns else "divergence")
+
+
+def _cells(axes: Any, column: ColumnAnswer) -> None:
+    furthest = sorted(column.cells, key=facts.difference, reverse=True)[:CELLS]
+    shown = [cell for cell in column.cells if cell in furthest]
+    for place, cell in enumerate(shown):
+        colour = COLOURS["drift"] if cell.shifted else NOW
+        axes.barh(place - 0.2, cell.reference, color=REFERENCE, height=0.36)
+        axes.barh(place + 0.2, cell.share, color=colour, height=0.36)
+        _whisker(axes, place + 0.2, cell.interval)
+    _labels(axes, [cell.label for cell in shown])
+    axes.set_title(_text(column.name), fontsize=10, loc="left")
+    axes.set_xlabel("share of all records: reference (grey) and now")
+
+
+def _whisker(axes: Any, place: float, interval: tuple[float, float] | None) -> None:
+    if interval is not None:
+        axes.plot(interval, [place, place], color=INK, lw=1.2, marker="|", markersize=6)
+
+
+def _labels(axes: Any, names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), [_text(name) for name in names])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+
+
+def _text(name: str) -> str:
+    """As it is: a dollar sign would begin a formula."""
+    return facts.shortened(clean(name), NAME).replace("$", r"\$")

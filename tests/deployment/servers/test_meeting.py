@@ -1,0 +1,258 @@
+"""Three servers settle which reports are counted, over real TLS, and what cheating ones can do."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl.deployment.servers import meeting
+from fedprikl.deployment.servers.home import ServerHome, round_name
+from fedprikl.deployment.servers.links import Links, connected
+from fedprikl.deployment.servers.meeting import Settled, settle
+from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, LedgerDamagedError
+from fedprikl.protocol import SignedPlan
+from fedprikl.protocol.report import make_reports
+from fedprikl.secure_sum.line_shares import restore
+from fedprikl.store import Head
+from tests.deployment.servers.test_links import free_ports
+from tests.deployment.servers.world import NOW, World, call, reports
+
+HEAD = Head(3, 64 * "a")
+Change = Callable[[Links], None]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World.make(tmp_path, free_ports())
+
+
+def send(world: World, *clients: Sequence[bytes | None]) -> None:
+    """Each client's three messages; None: it did not get that far."""
+
+    async def run() -> None:
+        for number in (1, 2, 3):
+            app = world.collector(number)
+            for client in clients:
+                if (message := client[number - 1]) is not None:
+                    assert (await call(app, message))[0] == 200
+            app._intake.close()
+
+    asyncio.run(run())
+
+
+def verify(_: Head) -> None:
+    """A ledger that holds everything."""
+
+
+async def one(home: ServerHome, change: Change = lambda _: None, **options: Any) -> Settled:
+    (task,) = home.tasks()
+    async with connected(home, wait=options.pop("wait", 20.0), seconds=20.0) as links:
+        change(links)
+        defaults: dict[str, Any] = {"head": HEAD, "verify": verify, "at": NOW}
+        return await settle(home, task, 0, links, **(defaults | options))
+
+
+def meet(
+    world: World, present: Sequence[int] = (1, 2, 3), **changes: Change
+) -> list[Settled | BaseException]:
+    wait = 20.0 if len(present) == 3 else 0.7
+
+    async def run() -> list[Settled | BaseException]:
+        homes = [world.homes[n - 1] for n in present]
+        return await asyncio.gather(
+            *(one(h, changes.get(f"server{h.number}", lambda _: None), wait=wait) for h in homes),
+            return_exceptions=True,
+        )
+
+    return asyncio.run(run())
+
+
+def total(found: Sequence[Settled | BaseException]) -> list[int]:
+    settled = [each for each in found if isinstance(each, Settled)]
+    assert len(settled) == len(found), found
+    assert len({each.digest for each in settled}) == 1
+    first = settled[0].present
+    found_sum = restore({n: each.share for n, each in zip(first, settled, strict=True)})
+    return [int(each) for each in found_sum]
+
+
+def errors(found: Sequence[Settled | BaseException]) -> str:
+    assert all(isinstance(each, FedPriKLError) for each in found), found
+    return " ".join(map(str, found))
+
+
+def clients(signed: SignedPlan, size: int = 4) -> list[tuple[bytes, bytes, bytes]]:
+    return [reports(signed, counts=[n, 0, 1, 0, 0], outside=2) for n in range(size)]
+
+
+SUM = [6, 0, 4, 0, 0, 8, 18]
+
+
+def test_all_reports_are_counted_once(world: World) -> None:
+    sent = clients(world.plan())
+    send(world, *sent, sent[0])
+    found = meet(world)
+    assert total(found) == SUM
+    assert isinstance(found[1], Settled)
+    assert (found[1].reports, found[1].included, found[1].held) == (4, 4, {1: 4, 2: 4, 3: 4})
+    assert "share" not in repr(found[1])
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_one_server_is_lost(world: World, lost: int) -> None:
+    send(world, *clients(world.plan()))
+    assert total(meet(world, [n for n in (1, 2, 3) if n != lost])) == SUM
+
+
+def test_report_that_was_cut_off_is_counted_by_nobody(world: World) -> None:
+    signed = world.plan()
+    first, second, _ = reports(signed)
+    send(world, *clients(signed), (first, second, None), (first, None, None))
+    found = meet(world)
+    assert total(found) == SUM
+    assert isinstance(found[2], Settled)
+    assert found[2].held == {1: 5, 2: 5, 3: 4}
+    assert found[2].missing == 1
+
+
+def test_reports_that_are_no_counts_are_left_out(world: World) -> None:
+    """Shares on no line (of two reports with the same id), and blocks that do not add up."""
+    signed = world.plan()
+    draws = iter([bytes(16), bytes(32), bytes(32), bytes(16), bytes([1]) * 32, bytes(32)])
+    one, other = (
+        meeting_reports(signed, [1, 0, 0, 0, 0, 0, 1], lambda _: next(draws)) for _ in range(2)
+    )
+    wrong = reports(signed, vector=[5, 0, 0, 0, 0, 0, 1])
+    send(world, *clients(signed), (one[0], one[1], other[2]), wrong)
+    found = meet(world)
+    assert total(found) == SUM
+    assert all(isinstance(each, Settled) and each.included == 4 for each in found)
+
+
+def meeting_reports(
+    signed: SignedPlan, vector: Sequence[int], randomness: Callable[[int], bytes]
+) -> tuple[bytes, bytes, bytes]:
+    servers = signed.plan.servers
+    assert servers is not None
+    return make_reports(
+        np.array(vector),
+        plan=bytes.fromhex(signed.plan.fingerprint),
+        period=0,
+        suite=servers.suite,
+        servers=servers.sealing,
+        randomness=randomness,
+    )
+
+
+def test_no_report_comes_after_the_end(world: World) -> None:
+    signed = world.plan()
+    send(world, *clients(signed))
+    assert total(meet(world)) == SUM
+    late = reports(signed)
+    for number in (1, 2, 3):
+        assert asyncio.run(call(world.collector(number), late[number - 1]))[0] == 410
+
+
+def test_it_can_be_repeated_with_the_same_challenge(world: World) -> None:
+    """One attempt with two servers, one with three: every report gets the same numbers."""
+    send(world, *clients(world.plan()))
+    assert total(meet(world, (1, 2))) == SUM
+    kept = {path.read_bytes() for home in world.homes for path in home.state.glob("*.json")}
+    assert total(meet(world)) == SUM
+    name = round_name(world.task().fingerprint, 0)
+    states = {(home.state / f"{name}.json").read_bytes() for home in world.homes}
+    assert len(states) == 1
+    assert states <= kept
+
+
+def test_second_challenge_is_refused(world: World) -> None:
+    send(world, *clients(world.plan()))
+    meet(world)
+    name = round_name(world.task().fingerprint, 0)
+    (world.homes[1].state / f"{name}.json").write_text(f'{{"challenge": "{64 * "0"}"}}')
+    assert "different challenges" in errors(meet(world))
+
+
+def changing(step: int, change: Callable[[bytes, int], bytes]) -> Change:
+    """A server that sends something else in one step; `change` gets the message and to whom."""
+
+    def apply(links: Links) -> None:
+        honest, count = links.exchange, iter(range(1, 100))
+
+        async def exchange(sent: Any) -> dict[int, bytes]:
+            if next(count) == step:
+                sent = {n: change(message, n) for n, message in sent.items()}
+            return await honest(sent)
+
+        links.exchange = exchange  # type: ignore
+
+    return apply
+
+
+IDS, CHECKS = 2, 5
+
+
+def test_server_that_claims_other_reports_adds_nothing(world: World) -> None:
+    """Ids that it made up are held by nobody else; it believes in another set, and all stop."""
+    send(world, *clients(world.plan()))
+    claim = changing(
+        IDS,
+        lambda ids, _: b"".join(sorted([bytes(16), ids[:16], ids[16:32], ids[32:48], ids[48:]])),
+    )
+    assert total(meet(world, server2=claim)) == SUM
+
+
+def test_server_that_drops_a_client_at_one_other_is_noticed(world: World) -> None:
+    send(world, *clients(world.plan()))
+    told_one = changing(IDS, lambda ids, to: ids[16:] if to == 1 else ids)
+    assert "did not publish 2 numbers" in errors(meet(world, server2=told_one))
+
+
+def test_wrong_check_numbers_leave_reports_out_and_are_noticed(world: World) -> None:
+    """A server that lies to one of the others only: their digests differ."""
+    send(world, *clients(world.plan()))
+    lie = changing(CHECKS, lambda data, to: bytes(16) + data[16:] if to == 3 else data)
+    assert "different reports" in errors(meet(world, server1=lie))
+
+
+def test_server_that_changes_its_part_of_the_challenge(world: World) -> None:
+    send(world, *clients(world.plan()))
+    late = changing(4, lambda _secret, _: bytes(32))
+    assert "reveals another part" in " ".join(map(str, meet(world, server2=late)))
+
+
+def test_another_period_and_an_older_ledger(world: World) -> None:
+    send(world, *clients(world.plan()))
+    total(meet(world))
+
+    def older(_: Head) -> None:
+        raise LedgerDamagedError("an older copy of the file was put back")
+
+    async def run() -> list[Any]:
+        return await asyncio.gather(
+            one(world.homes[0], verify=older),
+            *(one(home) for home in world.homes[1:]),
+            return_exceptions=True,
+        )
+
+    found = asyncio.run(run())
+    assert "older copy" in str(found[0])
+    assert all("connection" in str(each) for each in found[1:])
+
+
+def test_nobody_reported(world: World) -> None:
+    world.plan()
+    for number in (1, 2, 3):
+        world.collector(number)._intake.close()
+    assert "no report that all servers hold" in errors(meet(world))
+
+
+def test_folder_without_reports(world: World) -> None:
+    world.plan()
+    with pytest.raises(DeploymentError, match="no collector has run"):
+        meeting.shut([], world.task(), 0)
+    with pytest.raises(InvalidInputError, match="a challenge that is none"):
+        meeting._bytes("zz")
