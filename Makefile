@@ -6,7 +6,7 @@ FLOWER := tests/deployment/test_loopback.py
 # A federation is many processes: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup dev demo federation-demo monitor-demo paper check test validate quick-tests other-tests flower-tests \
+.PHONY: help setup dev demo federation-demo monitor-demo servers-demo paper check test validate quick-tests other-tests flower-tests \
   elsewhere matrix pythons docs tables lint dist record mutants results workflows lock clean
 
 help:  ## this list
@@ -40,6 +40,9 @@ federation-demo: dev  ## a federation of real processes on this machine, one sit
 monitor-demo: setup  ## two years of weekly releases in two minutes, with the page served meanwhile
 	$(BIN)/python -m deploy.monitor_demo
 
+servers-demo: setup  ## three servers that nobody has to trust, 2,000 clients of one message each
+	$(BIN)/python -m deploy.servers_demo
+
 paper: dev  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything
 
@@ -51,7 +54,7 @@ test: dev  ## every check before a change lands: style, types, import rules, tes
 	@$(MAKE) --no-print-directory -j 3 flower-tests lint other-tests
 
 validate: dev  ## everything, also long statistics, benchmarks, coverage
-	$(BIN)/python -m pytest -n 2 --dist worksteal src tests contrib --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist worksteal --hypothesis-profile=thorough src tests contrib --cov --cov-report=term --cov-fail-under=95
 
 # Two processes of one thread each: threads of NumPy and polars would only wait for each other.
 quick-tests other-tests flower-tests validate elsewhere: export OMP_NUM_THREADS = 1

@@ -77,8 +77,8 @@ class Default:
         if whole:
             points = int(np.count_nonzero(reference.probabilities))
             self.plan = self.plan.asking(points, self.plan.whole.exponent).changed(batches=1)
-        self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
-        self.trusted = self.plan.trust == "aggregator"
+        self.trust: Any = trust_of(self.plan)  # which of them, `trusted` says
+        self.trusted = self.plan.trust != "none"  # noise is added to exact sums
         self.pi = reference.probabilities
         self.points = self.trust.draw_points(self.pi, np.random.default_rng(SEED))
         batches = self.plan.sums.batches

@@ -63,6 +63,7 @@ DIGITS = "digit pairs, full size"
 SHARES = (0.003, 0.005, 0.01, 0.02, 0.05)  # out of the domain
 PAYLOAD, MANY, LARGE = 1024, 250, 8192  # bytes; for more cells than that, so many
 PER_PLAN = 20  # random small releases
+ROUNDING = 1e-9  # ln(1 / 0.01) and -ln(0.01) differ
 TOLD = 0.5  # power at half of the largest drift, from which on a verdict has to tell
 
 
@@ -508,7 +509,7 @@ def impossible(release: Release) -> Iterator[str]:
             yield f"{answer.divergence} = {answer.value:.4g}"
         if not low <= answer.value <= high:
             yield f"{answer.divergence} = {answer.value:.4g} beside {low:.4g} to {high:.4g}"
-        if not 0 <= low <= high <= most + 1e-9:
+        if not 0 <= low <= high <= most:
             yield f"{answer.divergence} from {low:.4g} to {high:.4g}"
     for statistic in (each for verdict in verdicts if verdict for each in verdict.statistics):
         if statistic.name not in DIVERGENCES:
@@ -526,7 +527,7 @@ def _largest_value(divergence: str) -> float:
     """Of any population: that of a cell with all the mass of Pi, which is empty."""
     skew, f = DIVERGENCES[divergence]
     empty = f(np.array([max(skew, 1e-300)]))
-    return float(empty[0])
+    return float(empty[0]) + ROUNDING
 
 
 def measure_speed(effort: Effort, cells: int) -> Rows:

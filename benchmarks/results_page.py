@@ -27,6 +27,13 @@ BARS: dict[str, tuple[tuple[str, str, float], ...]] = {
         ("flower_speedup", "at least", 20),
         ("growth", "at most", 1.5),
     ),
+    "servers_accuracy": (
+        ("power_ratio", "at most", 1.3),
+        ("kl_ratio", "at most", 1.6),
+        ("tv_ratio", "at most", 1.6),
+        ("mean_ratio", "at most", 1.25),
+        ("worst_none", "at most", 1),
+    ),
     "report_cost": (("client_ms", "at most", 1), ("payload_ratio", "at most", 1)),
 }
 

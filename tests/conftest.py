@@ -19,7 +19,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.browser import NO_BROWSER
 
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40
+)
+# `make validate` looks longer.
+settings.register_profile("thorough", settings.get_profile("steady"), max_examples=300)
 # New examples are looked for where somebody is there to look at what they find.
 settings.register_profile("repeatable", settings.get_profile("steady"), derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "steady")

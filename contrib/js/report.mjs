@@ -16,6 +16,8 @@ const SIGN = "fedprikl/report/1/sign/";
 const KEM = new Uint8Array([0x4b, 0x45, 0x4d, 0, 0x20]); // "KEM", X25519
 const HPKE = new Uint8Array([0x48, 0x50, 0x4b, 0x45, 0, 0x20, 0, 1, 0, 2]); // "HPKE", the suite
 const PKCS8 = "302e020100300506032b656e04220420"; // what stands before a private key of X25519
+const LATER = [404, 408, 425, 429]; // no such plan or period yet; too slow, too early, too often
+const DONE = "done";
 const BASE = new Uint8Array([9, ...new Uint8Array(31)]);
 
 const subtle = globalThis.crypto.subtle;
@@ -190,7 +192,7 @@ async function deliver(address, message, { attempts = 6, delay = 1, fetch = glob
       const said = await answer.json().catch(() => ({}));
       if (answer.status === 200 && said.accepted === true) return;
       why = said.error ?? `status ${answer.status}`;
-      if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) {
+      if (answer.status >= 400 && answer.status < 500 && !LATER.includes(answer.status)) {
         throw new RefusedError(`${address} refused the report: ${why}`);
       }
       const asked = Number(answer.headers.get("retry-after"));
@@ -206,14 +208,22 @@ async function deliver(address, message, { attempts = 6, delay = 1, fetch = glob
 
 // Makes a report and sends it, once for a plan and period: a second call sends the same bytes, and
 // other counts of the second call are not used. `storage` is localStorage, or anything with getItem
-// and setItem; it keeps sealed bytes only. Resolves when all three servers have the report.
-export async function report(counts, options) {
-  const { plan, period, addresses, storage } = options;
+// and setItem; it keeps sealed bytes until all servers have them, and then that they have. Resolves
+// when all three servers have the report.
+export function report(counts, options) {
+  const name = `fedprikl/report/${options.plan}/${options.period}`;
+  const locks = globalThis.navigator?.locks; // of two tabs, one makes the report
+  const work = () => reportOnce(name, counts, options);
+  return locks ? locks.request(name, work) : work();
+}
+
+async function reportOnce(name, counts, options) {
+  const { addresses, storage } = options;
   if (addresses.length !== 3 || addresses.some((each) => !each.startsWith("https://"))) {
     throw new TypeError("A report goes to three https addresses.");
   }
-  const name = `fedprikl/report/${plan}/${period}`;
   let kept = storage.getItem(name);
+  if (kept === DONE) return;
   if (kept === null) {
     kept = JSON.stringify((await makeReports(counts, options)).map(toHex));
     storage.setItem(name, kept);
@@ -223,4 +233,5 @@ export async function report(counts, options) {
   const failed = (await Promise.allSettled(sent)).filter((each) => each.status === "rejected");
   const refused = failed.find((each) => each.reason instanceof RefusedError);
   if (failed.length) throw (refused ?? failed[0]).reason;
+  storage.setItem(name, DONE);
 }

@@ -18,7 +18,15 @@ GROUPS = {
         "SignedPlan",
         "Series",
     ),
-    "Answering": ("compare", "Comparison", "monitor", "divergence_of", "verify", "Release"),
+    "Answering": (
+        "compare",
+        "Comparison",
+        "monitor",
+        "report",
+        "divergence_of",
+        "verify",
+        "Release",
+    ),
     "Privacy": ("PrivacyStatement", "Ledger", "SigningKey", "InsecureSeededNoise"),
     "Files": ("CsvFormat",),
     "Errors": (

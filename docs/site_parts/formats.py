@@ -1,11 +1,12 @@
 """The formats with their versions."""
 
 from fedprikl.deployment import provisioning, reporter
+from fedprikl.deployment.site_log import SITE_LOG
 from fedprikl.deployment.site_memory import SITE_MEMORY
 from fedprikl.monitoring.counted_records import REGISTRY
 from fedprikl.monitoring.history import HISTORY
 from fedprikl.privacy.account import LEDGER
-from fedprikl.protocol import noised_round, plan, release
+from fedprikl.protocol import noised_round, plan, release, report
 from fedprikl.reference import files
 from fedprikl.secure_sum import messages
 
@@ -17,7 +18,7 @@ DOCUMENTS = (
     provisioning.FORMAT,
     reporter.FORMAT,
 )
-STORES = (LEDGER, HISTORY, REGISTRY, SITE_MEMORY)
+STORES = (LEDGER, HISTORY, REGISTRY, SITE_MEMORY, SITE_LOG)
 
 
 def format_versions() -> str:
@@ -27,6 +28,7 @@ def format_versions() -> str:
         f"| {each.name} | `{_letters(each.application)}` | {each.version} |" for each in STORES
     ]
     rows.append(f"| messages of a secure sum | `FSS` | {messages.VERSION} |")
+    rows.append(f"| messages of a report to three servers | `FPR` | {report.VERSION} |")
     return "\n".join(["| format | is named | version |", "| --- | --- | --- |", *rows])
 
 

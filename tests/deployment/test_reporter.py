@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ from fedprikl.deployment import delivery
 from fedprikl.deployment.reporter import prepare
 from fedprikl.deployment.tls import write_certificates
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
-from fedprikl.protocol import Policy, Series, SignedPlan, WholeClient
+from fedprikl.protocol import AskedView, Policy, Question, Series, SignedPlan, WholeClient
 from fedprikl.protocol.keys import Roster
 from fedprikl.protocol.report import open_report, read_header
 from fedprikl.secure_sum.line_shares import restore
@@ -33,6 +34,7 @@ from tests.deployment.reporting_world import (
 
 RECORDS = [0, 0, 1, 2, 2, 2, 7]
 COUNTS = [2, 1, 3, 1, 7]  # of the three cells, of all other records, and all records
+NOWHERE = tuple(f"https://{name}.example" for name in "abc")
 BUSY = (503, {"error": "too many reports at once"}, {"Retry-After": "7"})
 
 
@@ -142,7 +144,7 @@ def test_pauses_double_and_have_a_random_part(
         assert 0.5 * 2**number <= pause <= 1.5 * 2**number
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 410, 413, 422])
+@pytest.mark.parametrize("status", [400, 403, 409, 410, 413, 422])
 def test_a_refusal_is_final_for_that_server_alone(
     status: int, servers: list[Scripted], certificates: Path, tmp_path: Path, pauses: list[float]
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_refusal_is_final_for_that_server_alone(
     [
         (200, {}, {}),
         (200, {"accepted": 1}, {}),
+        (404, {"error": "no such plan"}, {}),
         (302, {}, {"Location": "https://elsewhere.example"}),
         (503, {"error": ["no", "text"]}, {"Retry-After": "soon"}),
         (429, {"error": "x" * 5000}, {"Retry-After": "9" * 50}),
@@ -187,25 +190,41 @@ def test_nothing_goes_to_a_server_with_another_certificate(
             send(plan_for(addresses(servers)), tmp_path, tmp_path / "third", roots=wrong)
 
 
-def test_what_is_kept_holds_no_count_and_is_private(
-    servers: list[Scripted], certificates: Path, tmp_path: Path
-) -> None:
-    signed = plan_for(addresses(servers))
-    send(signed, certificates, tmp_path)
-    (path,) = (tmp_path / "reports").iterdir()
-    assert path.stat().st_mode & 0o777 == 0o600
-    kept = json.loads(path.read_text())
-    assert set(kept) == {"format", "version", "plan", "period", "messages", "taken"}
-    assert kept["taken"] == [True] * 3
-    kept["period"] = 1
-    kept["messages"] = kept["messages"][::-1]
-    path.write_text(json.dumps(kept))
-    with pytest.raises(InvalidInputError, match="not the report of this plan"):
-        send(signed, certificates, tmp_path)
+def test_what_is_kept_holds_no_count_and_is_private(tmp_path: Path) -> None:
+    signed = plan_for(NOWHERE)
+    job = prepare(signed, reference=REFERENCE, home=tmp_path)
+    made = job.make(np.array(COUNTS))
+    assert job.path.stat().st_mode & 0o777 == 0o600
+    kept = json.loads(job.path.read_text())
+    fields = {"format", "version", "plan", "period", "report_id", "messages", "taken"}
+    assert set(kept) == fields
+    assert job.kept() == made
+    done = made.with_taken(2).with_taken(1)
+    assert not done.is_done
+    done = done.with_taken(3)
+    assert done.is_done
+    assert done.messages == ()  # nothing sealed is left behind
+    changes: list[dict[str, Any]] = [
+        {"period": 1},
+        {"plan": "ab" * 32},
+        {"report_id": "00" * 16},
+        {"messages": kept["messages"][::-1]},
+        {"messages": kept["messages"][:2]},
+        {"messages": []},
+        {"taken": [True] * 3},
+        {"taken": [False]},
+    ]
+    for change in changes:
+        job.path.write_text(json.dumps({**kept, **change}))
+        with pytest.raises(InvalidInputError, match="not the report of this plan"):
+            job.kept()
+    job.path.write_text("{")
+    with pytest.raises(InvalidInputError):
+        fk.report(signed, RECORDS, reference=REFERENCE, home=tmp_path)
 
 
 def test_of_two_processes_one_makes_the_report(tmp_path: Path) -> None:
-    signed = plan_for(tuple(f"https://{name}.example" for name in "abc"))
+    signed = plan_for(NOWHERE)
     job = prepare(signed, reference=REFERENCE, home=tmp_path)
     first, second = job.make(np.array(COUNTS)), job.make(np.array([9, 9, 9, 9, 36]))
     assert first == second
@@ -227,16 +246,13 @@ def test_a_roster_wants_an_identity(
     assert list(done.sizes.values()) == [len(server.got[0]) for server in servers]
 
 
-NOWHERE = tuple(f"https://{name}.example" for name in "abc")
-
-
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
         (Policy(largest_epsilon=0.5), "exceed the limits"),
-        (Policy(organiser="ab" * 32), "not signed by the organiser"),
+        (Policy(organisers=frozenset({"ab" * 32})), "not signed by an organiser"),
         (Policy(trusts=frozenset({"none"})), "trust 'servers'"),
-        (Policy(population="others"), "another population"),
+        (Policy(populations=frozenset({"others"})), "another than this client"),
         (Policy(most_points=2), "3 counts are asked"),
         (Policy(units=frozenset({"client"})), "one record is protected"),
     ],
@@ -244,7 +260,8 @@ NOWHERE = tuple(f"https://{name}.example" for name in "abc")
 def test_the_clients_policy_is_asked_first(policy: Policy, words: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyRefusal, match=words):
         fk.report(plan_for(NOWHERE), RECORDS, reference=REFERENCE, policy=policy, home=tmp_path)
-    prepare(plan_for(NOWHERE), reference=REFERENCE, policy=Policy(organiser=ORGANISER.public))
+    trusting = Policy(organisers=frozenset({ORGANISER.public}))
+    prepare(plan_for(NOWHERE), reference=REFERENCE, policy=trusting)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -254,6 +271,41 @@ def test_whole_clients_report_exactly_what_they_draw(
     signed = plan_for(addresses(servers), unit=WholeClient(5))
     send(signed, certificates, tmp_path)
     assert restored(servers, signed)[-1] == 5
+
+
+def test_every_block_adds_up_to_the_number_of_records(tmp_path: Path) -> None:
+    """Of the whole, of which some cells are asked, and of columns."""
+    rng = np.random.default_rng(7)
+    public = {"age": rng.integers(0, 6, 400), "plan": rng.choice(["a", "b", "c"], 400)}
+    reference = fk.Reference.fit(pl.DataFrame(public), bins=4)
+    asked = tuple(
+        AskedView(columns=view.columns, points=view.size)
+        for view in reference.views
+        if len(view.columns) == 1
+    )
+    about: dict[str, Any] = {"divergence": "tv", "views": tuple(view.columns for view in asked)}
+    signed = plan_for(
+        NOWHERE,
+        reference=reference.fingerprint,
+        views=(AskedView(points=5), *asked),
+        questions=(
+            Question(share=0.5, release="counts"),
+            Question(share=0.5, release="counts", skew=0.0, **about),
+        ),
+    )
+    data = pl.DataFrame({"age": [0, 1, 99, None, 3], "plan": ["a", "z", "b", "c", "c"]})
+    job = prepare(signed, reference=reference, home=tmp_path)
+    vector = job.count(data)
+    blocks = [len(cells) + 1 for cells in job.cells.values()]
+    assert len(vector) == sum(blocks) + 1
+    starts = np.cumsum([0, *blocks[:-1]])
+    assert np.add.reduceat(vector[:-1], starts).tolist() == [5] * len(blocks)
+    assert vector[-1] == 5
+    assert len(set(job.cells[""])) == 5
+    counted = dict(zip(job.cells["plan"], vector[starts[-1] :].tolist(), strict=False))
+    assert counted["plan=c"] == 2
+    again = prepare(signed, reference=reference)
+    assert again.cells == job.cells  # nobody has to ask
 
 
 def test_periods_of_a_series_are_told_apart(tmp_path: Path) -> None:

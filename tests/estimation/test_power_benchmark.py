@@ -311,6 +311,7 @@ def test_every_task_of_the_benchmark_has_its_table(bench: Any) -> None:
     assert {arguments[0].split(",")[0] for _, _, arguments in some} == {"blocks", "zipf"}
 
 
+@pytest.mark.validation
 def test_tables_are_printed(saved: Path, bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
     bench.power.main(["--read", str(saved)])
     table = bench.power_tables.alarms_table(json.loads(saved.read_text(encoding="utf-8")))

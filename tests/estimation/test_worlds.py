@@ -12,8 +12,10 @@ import pytest
 
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
+from fedprikl.estimation import worlds
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.worlds import Cells, period_shares, population_counts
+from fedprikl.estimation.statistic import normal_scores
+from fedprikl.estimation.worlds import Cells, dealt_sizes, period_shares, population_counts
 from fedprikl.reference import Spread
 
 STATED = 0.05  # quantiles of few simulated populations are known better than at 1%
@@ -96,6 +98,54 @@ def test_clients_in_small_blocks_keep_the_rate() -> None:
 def test_that_check_would_catch_clients_without_blocks() -> None:
     """With the same correlation, but without the clients that the reference keeps."""
     assert rates("small blocks", 8, clients_kept=False)["kl"] > 4 * STATED
+
+
+def largest_cell_rate() -> float:
+    """The same of the largest cell, where 3% of the clients are giants and each holds one cell."""
+    found, cells = [], 20
+
+    def drawn(clients: int, rng: np.random.Generator, pi: Floats) -> Ints:
+        sizes = np.where(rng.random(clients) < 0.03, 3000, 30)
+        held = np.zeros((clients, cells), dtype=np.int64)
+        held[np.arange(clients), rng.choice(cells, clients, p=pi)] = sizes
+        return held
+
+    for seed in range(8):
+        rng = np.random.default_rng([9, seed])
+        pi = rng.dirichlet(np.full(cells, 5.0))
+        reference = Reference.from_counts(drawn(300, rng, pi))
+        points, spread = reference.whole.points(), reference.whole.spread(clients=[60])
+        model, noise = NoDrift.of(points, np.array([7000]), spread), np.full(len(points.pi), 3.0)
+        shares = np.array([drawn(60, rng, pi).sum(axis=0)[points.cells] for _ in range(40)])
+        truth = 7000 * shares / shares.sum(axis=1, keepdims=True)
+        null = model.counts(2000, np.random.default_rng(seed)).astype(np.float64)
+        expected, seen = (
+            np.abs(normal_scores(each, model, noise)).max(axis=1) for each in (null, truth)
+        )
+        found.append(float(np.mean(seen > np.quantile(expected, 1 - STATED))))
+    return float(np.mean(found))
+
+
+def test_giants_keep_the_rate() -> None:
+    """Of 8 x 40 populations, as above."""
+    assert largest_cell_rate() < 2 * STATED
+
+
+def test_that_check_would_catch_clients_of_the_same_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all clients keep their own sizes, nobody is a giant in a cell where nobody was one."""
+    monkeypatch.setattr(worlds, "OWN", 1)
+    assert largest_cell_rate() > 3 * STATED
+
+
+def test_sizes_reach_beyond_the_largest() -> None:
+    """Sizes of equal clients stay; of unequal ones, the next may be larger than all before."""
+    rng = np.random.default_rng(5)
+    assert np.all(dealt_sizes(np.full(50, 7.0), (100, 50), rng) == 7)
+    seen = rng.pareto(1.5, 2000) + 1
+    dealt, others = dealt_sizes(seen, (100, 2000), rng), rng.pareto(1.5, 200_000) + 1
+    for level in (0.5, 0.99, 0.9995):  # the last: one client of the reference
+        assert 0.6 < np.quantile(dealt, level) / np.quantile(others, level) < 1.7
+    assert dealt.max() > 2 * seen.max()
 
 
 @pytest.mark.validation

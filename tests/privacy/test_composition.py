@@ -384,13 +384,14 @@ def test_no_size_of_noise_breaks_the_sum(size: float) -> None:
 
 PASTS: list[list[Charge]] = [
     [laplace(0.3)] * 2,
+    [accounted(0.9, 1e-7)],
     [gaussian(0.3)] * 3,
     [laplace(0.3), gaussian(0.4)],
-    [accounted(0.9, 1e-7)],
 ]
+LONG = [pytest.param(past, marks=pytest.mark.validation) for past in PASTS[2:]]
 
 
-@pytest.mark.parametrize("past", PASTS)
+@pytest.mark.parametrize("past", [*PASTS[:2], *LONG])
 @pytest.mark.parametrize("kind", ["laplace", "gaussian", "adaptive"])
 def test_what_would_fit_fits_and_a_little_more_does_not(past: list[Charge], kind: Any) -> None:
     fits = largest_fitting_epsilon(past, epsilon=1.0, delta=DELTA, law=kind)

@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, ReleaseRefused
-from fedprikl.privacy import InsecureSeededNoise, total_epsilon
+from fedprikl.privacy import (
+    InsecureSeededNoise,
+    ServersNoise,
+    SharedCounts,
+    calibrate,
+    total_epsilon,
+)
 from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
+from fedprikl.privacy.server_noise import JointLaplace
 from fedprikl.protocol import AskedView, Budget, Plan, Question, Servers, WholeClient
 from fedprikl.protocol.answering import Noised, places_of
 from fedprikl.protocol.server_answer import (
@@ -21,13 +29,14 @@ from fedprikl.protocol.server_answer import (
     ServersAnswer,
     answer,
     expected_steps,
+    laplace_noise,
     rising,
 )
-from fedprikl.protocol.sums import ServersSum, servers_law
+from fedprikl.protocol.sums import FINE, ServersSum, servers_law
 from fedprikl.reference import QueryPoints, all_points
 from fedprikl.secure_sum.line_runtime import LineRuntime
-from fedprikl.secure_sum.line_shares import LARGEST, SERVERS, to_field
-from tests.secure_sum.three import run_three, shares_of
+from fedprikl.secure_sum.line_shares import LARGEST, SERVERS, restore, to_field
+from tests.secure_sum.three import Randomness, run_three, shares_of
 
 PI = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4]), np.array([0.1, 0.2, 0.3, 0.4])
 NAMES = ("a",), ("b",)
@@ -69,9 +78,8 @@ def in_the_clear(asked: ServersAnswer, total: Ints, records: int, noise: Ints) -
             if each.is_counts:
                 numbers += block
                 continue
-            fine = asked.fineness(each)
-            expected = expected_steps(asked.points[place], records, fine).tolist()
-            short = (c - fine * h for c, h in zip(expected, block[:-1], strict=True))
+            expected = expected_steps(asked.points[place], records).tolist()
+            short = (c - FINE * h for c, h in zip(expected, block[:-1], strict=True))
             numbers.append(sum(max(0, each) for each in short))
     return asked.read(np.array(numbers) + noise, records, insecure=True)
 
@@ -82,7 +90,8 @@ def on_shares(
     """The same by the servers; and all noise that they drew."""
     held = shares_of(total, bytes(range(32)))
     sources = {n: InsecureSeededNoise(n) for n in present}
-    noises = {n: asked.draw_noise(sources[n]) for n in present}
+    size = len(asked.draw_noise(InsecureSeededNoise(0)))
+    noises = {n: np.random.default_rng(n).integers(-50, 50, size) for n in present}
 
     async def one(runtime: LineRuntime) -> Noised:
         n = runtime.server
@@ -108,7 +117,7 @@ def test_shares_give_what_the_clear_gives(records: int, seed: int) -> None:
     asked = ServersAnswer(ServersSum(plan()), points())
     found, noise = on_shares(asked, total)
     assert found == in_the_clear(asked, total, records, noise)
-    assert found.servers == 3
+    assert found.variances == ()
 
 
 @pytest.mark.parametrize("present", [(1, 2), (1, 3), (2, 3)])
@@ -117,7 +126,7 @@ def test_with_one_server_lost_counts_are_left(present: tuple[int, ...]) -> None:
     asked = ServersAnswer(ServersSum(plan()), points(), lost=True)
     found, noise = on_shares(asked, total, present=present)
     assert found == in_the_clear(asked, total, 500, noise)
-    assert (found.values, len(found.counts), found.servers) == ((), 3, 2)
+    assert (found.values, len(found.counts), len(found.variances)) == ((), 3, 2)
 
 
 def test_a_plan_says_whether_a_server_may_be_lost() -> None:
@@ -128,8 +137,11 @@ def test_a_plan_says_whether_a_server_may_be_lost() -> None:
         questions=(Question(divergence="tv", skew=0.0),),
         servers=Servers(),
     )
+    some = replace(columns, servers=Servers(lost="counts"))
     with pytest.raises(InvalidInputError, match="needs a question with release='counts'"):
-        replace(columns, servers=Servers(lost="counts"))
+        Plan.from_dict(some.to_dict())
+    with pytest.raises(InvalidInputError, match="needs a question with release='counts'"):
+        ServersAnswer(ServersSum(some), points()[:1], lost=True)
 
 
 def test_who_is_present_is_decided_before_noise_is_drawn() -> None:
@@ -213,27 +225,18 @@ def test_without_the_fall_they_could() -> None:
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "auto"])
 def test_every_noise_is_for_the_sensitivity_of_what_it_is_on(noise: str, unit: Any) -> None:
     """One unit moves two counts of each view, and one tv of each, by as many as it has records."""
-    more = {} if unit is None else {"unit": unit}
-    agreed = plan(**more)
+    agreed = plan(**({} if unit is None else {"unit": unit}))
     agreed = replace(agreed, questions=tuple(replace(q, noise=noise) for q in agreed.questions))
     trust, k = ServersSum(agreed), agreed.contribution_bound
     for each in trust.noises:
         law, views = servers_law(each), len(each.questions[0].views)
-        fine = ServersAnswer(trust, points()).fineness(each)
-        l1, l2 = (
-            (2 * views * k, k * math.sqrt(2 * views))
-            if each.is_counts
-            else (
-                views * k * fine,
-                k * fine * math.sqrt(views),
-            )
-        )
-        wanted = l2 if law.noise.laplace_scale is None else l1
+        moved, by = (2 * views, k) if each.is_counts else (views, k * FINE)
+        wanted = by * math.sqrt(moved) if law.law == "gaussian" else by * moved
         assert law.noise.sensitivity == pytest.approx(wanted)
-        assert law.shares.shares == 2
-        assert law.noise.standard_deviation**2 == pytest.approx(
-            1.5 * law.noise.shared.standard_deviation**2
-        )
+        if law.law == "gaussian":
+            assert law.shares.shares == 2
+            more = law.noise.standard_deviation / law.noise.shared.standard_deviation
+            assert more**2 == pytest.approx(1.5)
 
 
 def test_the_charge_is_within_the_plan_and_comes_back_from_a_ledger() -> None:
@@ -255,12 +258,63 @@ def epsilon_left(shared: Any, shares: int) -> float:
     return float(np.max(np.abs(np.diff(np.log(near)))))
 
 
-def test_a_server_that_subtracts_its_own_noise_sees_no_more_than_is_charged() -> None:
-    trust = ServersSum(plan())
-    (counts,) = [each for each in trust.noises if each.is_counts and each.questions[0].of_whole]
-    law = servers_law(counts)
-    claimed = 1.0 * 0.3 / 2  # two counts of the whole move
-    assert epsilon_left(law.noise.shared, 2) == pytest.approx(claimed, rel=1e-6)
-    assert epsilon_left(law.noise.shared, 1) > 1.2 * claimed  # two colluding ones see more
-    lost = law.after_loss.noise.shared
-    assert epsilon_left(lost, 1) == pytest.approx(claimed, rel=1e-6)
+def test_of_two_servers_one_that_subtracts_its_noise_sees_no_more_than_is_charged() -> None:
+    (_, law), *_ = ServersSum(plan()).after_loss
+    claimed = 1.0 * 0.3 / 2  # of each of the two counts of the whole that a record moves
+    assert epsilon_left(law.shared, 1) == pytest.approx(claimed, rel=1e-6)
+    half = ServersNoise(SharedCounts(2), 0.3, 1e-6).shares  # the teeth: half shares of two
+    assert epsilon_left(calibrate(half, epsilon=0.3, delta=1e-6), 1) > 1.2 * claimed
+
+
+def gaussian_delta(sigma: float, epsilon: float) -> float:
+    """Of two counts moved by 1, one up and one down, under discrete Gaussian noise."""
+    reach = np.arange(-math.ceil(15 * sigma), math.ceil(15 * sigma) + 1)
+    one = np.exp(-(reach**2) / (2 * sigma**2))
+    one /= one.sum()
+    before = np.pad(one, 1)
+    world = np.outer(before, before)
+    other = np.outer(np.roll(before, 1), np.roll(before, -1))
+    return float(np.maximum(world - math.exp(epsilon) * other, 0).sum())
+
+
+def test_a_server_that_subtracts_its_own_gaussian_share_sees_no_more_than_is_charged() -> None:
+    law = ServersNoise(SharedCounts(2), 2.0, 1e-4, "gaussian")
+    share = law.noise.shared.sigma
+    assert gaussian_delta(math.sqrt(2) * share, 2.0) <= 1e-4
+    assert gaussian_delta(math.sqrt(2) * share, 2.0) > 0.9e-4  # no more noise than needed
+    assert gaussian_delta(share, 2.0) > 1e-3  # two colluding servers see more
+
+
+def test_coins_of_a_joint_noise_make_its_law() -> None:
+    """All outcomes of small noise: the law is discrete Laplace, to the stated distance."""
+    law = JointLaplace(0.2)
+    chances = law.chances / 2.0**61
+    digits = [(np.array([1 - each]), np.array([each])) for each in chances]
+    one = np.ones(1)
+    for place, (no, yes) in enumerate(digits):
+        wide = np.zeros(len(one) + 2**place)
+        wide[: len(one)] += no * one
+        wide[2**place :] += yes * one
+        one = wide
+    total = np.convolve(one, one[::-1])
+    ks = np.arange(len(total)) - len(total) // 2
+    p = math.exp(-1 / law.scale)
+    exact = (1 - p) / (1 + p) * p ** np.abs(ks)
+    assert 0.5 * np.abs(total - exact).sum() < max(law.distance, 1e-15)
+
+
+@pytest.mark.parametrize("scale", [0.7, 3.0])
+def test_servers_draw_laplace_noise_together(scale: float) -> None:
+    """Against the law; false alarms: 1e-9 for each frequency."""
+    size = 4000
+
+    async def one(runtime: LineRuntime) -> Any:
+        return await laplace_noise(runtime, JointLaplace(scale), size, Randomness(runtime.server))
+
+    drawn = restore(run_three(one, seed=5))
+    p = math.exp(-1 / scale)
+    for k in range(-3, 4):
+        chance = (1 - p) / (1 + p) * p ** abs(k)
+        assert binomtest(int((drawn == k).sum()), size, chance).pvalue > 1e-9
+    wrong = (1 - p) / (1 + p) * 1.5
+    assert binomtest(int((drawn == 0).sum()), size, wrong).pvalue < 1e-9  # it has teeth

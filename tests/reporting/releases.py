@@ -260,6 +260,7 @@ SCENES: dict[str, Release] = {
         drifted=False,
     ),
     "no party trusted": no_party_trusted(),
+    "three servers": release(two_of_six(), trust="servers"),
     "whole only": release(()),
     "long names": release(long_names(), population=LONG),
     "hostile": hostile(),

@@ -129,7 +129,7 @@ def test_everything_is_there(seen: dict[Any, Any], case: tuple[str, int]) -> Non
 def test_tables_of_values_show_every_number(seen: dict[Any, Any], width: int) -> None:
     """Without scrolling, on a phone too."""
     wider = seen["values", width]["stacked"]
-    assert len(wider) == 3  # medians, what has changed, and the others
+    assert len(wider) == 4  # medians, what has changed, what has not, columns in numbers
     assert max(wider) <= 0
 
 

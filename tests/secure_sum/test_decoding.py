@@ -18,7 +18,7 @@ def shares_of(points: Ints, threshold: int, seed: int) -> Ints:
 
 
 @given(st.integers(1, 40), st.integers(0, 30), st.integers(0, 2**32), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_finds_exactly_the_wrong_shares(
     threshold: int, spare: int, seed: int, data: st.DataObject
 ) -> None:

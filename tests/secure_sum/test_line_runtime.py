@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,13 @@ from scipy.stats import binomtest, kstest
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, MessageDecodeError
-from fedprikl.secure_sum.line_runtime import DEALERS, LineRuntime, multiply, negative
+from fedprikl.secure_sum.line_runtime import (
+    DEALERS,
+    LineRuntime,
+    compute_together,
+    multiply,
+    negative,
+)
 from fedprikl.secure_sum.line_shares import (
     LARGEST,
     PRIME,
@@ -27,7 +33,7 @@ from fedprikl.secure_sum.line_shares import (
 from tests.secure_sum.three import Channel, Randomness, run_three, shares_of
 
 FALSE_ALARM = 1e-9
-Scheme = Callable[[Any, Field], Awaitable[Field]]
+Scheme = Callable[[Any, Field], Coroutine[Any, Any, Field]]
 NUMBERS = st.integers(0, PRIME - 1)
 SMALL = st.integers(-(10**6), 10**6)
 
@@ -125,12 +131,8 @@ def view_of(server: int, vector: Ints, scheme: Scheme) -> tuple[list[list[int]],
     """
     channel, held = Channel(), shares_of(vector, os.urandom(32))
 
-    async def compute() -> None:
-        runtimes = [Watched(n, channel.of(n)) for n in SERVERS]
-        await asyncio.gather(*(scheme(each, held[each.server]) for each in runtimes))
-
     Watched.opened.clear()
-    asyncio.run(compute())
+    compute_together({n: scheme(Watched(n, channel.of(n)), held[n]) for n in SERVERS})
     received = [list(step.values()) for step in channel.received[server]]
     words = [np.frombuffer(each, "<u8") for step in received for each in step if len(each) > 32]
     return [[len(each) for each in step] for step in received], [*words, *Watched.opened]

@@ -77,13 +77,13 @@ def test_every_prefix_and_extension_is_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_arbitrary_bytes(data: bytes) -> None:
     decodes_canonically(data)
 
 
 @given(st.sampled_from(range(1, 10)), st.binary(max_size=400))
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=200, deadline=None)
 @example(5, bytes(36) + b"\xff\xff\xff\xff")
 @example(6, bytes(32) + struct.pack("<I", 2) + b"\1\0" + struct.pack("<I", 0))
 def test_arbitrary_bytes_after_a_valid_header(kind: int, data: bytes) -> None:
@@ -91,7 +91,7 @@ def test_arbitrary_bytes_after_a_valid_header(kind: int, data: bytes) -> None:
 
 
 @given(st.sampled_from(REAL), st.data())
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_mutated_real_messages(good: bytes, data: st.DataObject) -> None:
     """Bytes replaced, removed, repeated or inserted at random places."""
     start = data.draw(st.integers(0, len(good)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprikl.errors import InvalidInputError, MessageDecodeError
@@ -10,7 +10,6 @@ from fedprikl.secure_sum.masking import SEED_BYTES, ClientKeys, Ring, pair_sign
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=60), st.integers(3, 5000))
-@settings(max_examples=100, deadline=None)
 def test_width_is_the_narrowest_that_holds_the_largest_sum(maxima: list[int], n: int) -> None:
     ring = Ring(maxima, n)
     for width, top in zip(ring.widths.tolist(), maxima, strict=True):
@@ -18,7 +17,6 @@ def test_width_is_the_narrowest_that_holds_the_largest_sum(maxima: list[int], n:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
 def test_packing_is_exact_and_no_wider_than_needed(data: st.DataObject) -> None:
     maxima = data.draw(st.lists(st.integers(1, 2**50), min_size=1, max_size=80))
     ring = Ring(maxima, 3)
@@ -33,7 +31,6 @@ def test_packing_is_exact_and_no_wider_than_needed(data: st.DataObject) -> None:
 
 
 @given(st.binary(min_size=4, max_size=4))
-@settings(deadline=None)
 def test_unpacking_is_canonical(data: bytes) -> None:
     ring = Ring([1000, 3, 60], 7)  # 13 + 5 + 9 = 27 bits, 5 of padding
     if data[3] >> 3:

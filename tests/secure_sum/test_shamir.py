@@ -34,7 +34,7 @@ def test_limbs_are_exact(secret: bytes) -> None:
 
 
 @given(secrets, st.integers(1, 40), st.integers(0, 30), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_threshold_shares_give_the_secret(
     secret: bytes, threshold: int, more: int, data: st.DataObject
 ) -> None:

@@ -1,13 +1,17 @@
 """Three servers in one process: every message of their computation goes through `Channel`."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.secure_sum.line_runtime import Exchange, LineRuntime
+from fedprikl.secure_sum.line_runtime import (
+    Exchange,
+    LineRuntime,
+    compute_together,
+    in_memory,
+)
 from fedprikl.secure_sum.line_shares import SERVERS, Field, expand, split_field, to_field
 
 T = TypeVar("T")
@@ -24,26 +28,16 @@ class Randomness:
 
 
 class Channel:
-    """Hands over the messages of each step when all have come; keeps what everybody received."""
+    """Keeps what everybody received."""
 
-    def __init__(self, present: tuple[int, ...] = SERVERS) -> None:
-        self.present = present
-        self.received: dict[int, list[Mapping[int, bytes]]] = {n: [] for n in present}
-        self._steps: list[tuple[asyncio.Event, dict[int, Mapping[int, bytes]]]] = []
+    def __init__(self) -> None:
+        self.received: dict[int, list[Mapping[int, bytes]]] = {n: [] for n in SERVERS}
 
     def of(self, server: int) -> Exchange:
         """The channel as this server sees it."""
 
         async def exchange(sent: Mapping[int, bytes]) -> Mapping[int, bytes]:
-            step = len(self.received[server])
-            if step == len(self._steps):
-                self._steps.append((asyncio.Event(), {}))
-            done, messages = self._steps[step]
-            messages[server] = sent
-            if len(messages) == len(self.present):
-                done.set()
-            await done.wait()
-            found = {n: messages[n][server] for n in self.present if n != server}
+            found = await in_memory(sent)
             self.received[server].append(found)
             return found
 
@@ -51,20 +45,18 @@ class Channel:
 
 
 def run_three(
-    compute: Callable[[LineRuntime], Awaitable[T]],
+    compute: Callable[[LineRuntime], Coroutine[Any, Any, T]],
     present: tuple[int, ...] = SERVERS,
     channel: Channel | None = None,
     seed: int | None = None,
 ) -> dict[int, T]:
     """What each present server computes."""
-    channel = channel or Channel(present)
+    channel = channel or Channel()
     more = {} if seed is None else {"randomness": Randomness(seed)}
 
-    async def everybody() -> list[T]:
-        runtimes = (LineRuntime(n, channel.of(n), present, **more) for n in present)
-        return await asyncio.gather(*map(compute, runtimes))
-
-    return dict(zip(present, asyncio.run(everybody()), strict=True))
+    return compute_together(
+        {n: compute(LineRuntime(n, channel.of(n), present, **more)) for n in present}
+    )
 
 
 def shares_of(vector: Ints, seed: bytes = bytes(32)) -> dict[int, Field]:

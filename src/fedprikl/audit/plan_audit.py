@@ -8,7 +8,7 @@
 
 Where a look chooses the noise, the look is attacked with its part of epsilon, and either noise with
 the rest. Of noise shares, those of the fewest honest clients with which a sum can be opened are
-added up.
+added up. Three servers are attacked as one of them could (`servers_audit.py`).
 """
 
 import math
@@ -37,6 +37,7 @@ from fedprikl.audit.attacks import (
 )
 from fedprikl.audit.calibrations import worst_neighbours
 from fedprikl.audit.lower_bounds import AuditResult
+from fedprikl.audit.servers_audit import servers_attacks
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import BatchCounts, weighted_score
@@ -55,7 +56,7 @@ from fedprikl.privacy.shares import SharedGaussianMechanism
 from fedprikl.protocol import Plan, Question, trust_of
 from fedprikl.protocol.answering import Noised, as_drawn, noise_sums, places_of, points_of
 from fedprikl.protocol.round import plan_cohort
-from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, QuestionNoise, ScoredSum
+from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, QuestionNoise, ScoredSum, ServersSum
 from fedprikl.reference import QueryPoints, Reference
 
 Pair = tuple[Ints, Ints]  # counts of the points in either data set
@@ -182,6 +183,8 @@ def audit_plan(
     trust.check_parts()  # what they cost together is computed, not attacked
     if isinstance(trust, NoisyHistogram):
         attacks, number = iter([_shares_attack(trust, source)]), 1
+    elif isinstance(trust, ServersSum):
+        attacks, number = _servers_attacks(trust, reference, source), len(plan.groups)
     else:
         attacks = _World(trust, reference, source).switched(FAR).attacks()
         number = len(plan.groups) + 2 * sum(each.look is not None for each in plan.questions)
@@ -354,6 +357,28 @@ class _World:
         numbers = Counter(chain(*released.values, *released.counts))
         given = Counter(chain(*(each.tolist() for each in listener.given)))
         return given <= numbers and numbers.total() == given.total() + len(listener.ends)
+
+
+def _servers_attacks(
+    trust: ServersSum, reference: Reference, source: NoiseSource
+) -> Iterator[tuple[Claim, Attack | None]]:
+    """On three servers, one of which is corrupt."""
+    world = _World(trust, reference, source)
+
+    def pair(noise: QuestionNoise, place: int) -> Pair:
+        points = world.points[place]
+        if noise.is_counts:
+            return counts_pair(points, world.records, world.k)
+        return value_pair(points, world.records, trust.score_of(noise.questions[0]), world.k)
+
+    return servers_attacks(
+        trust,
+        world.points,
+        source,
+        records=int(world.records[0]),
+        pair=pair,
+        name=lambda noise: _name(noise.questions),
+    )
 
 
 def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> tuple[Claim, Attack | None]:

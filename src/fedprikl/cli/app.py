@@ -32,7 +32,7 @@ SECTIONS = {  # of `--help`, each in the order of use
     "One round": ("demo", "reference", "plan", "audit", "estimate", "verify", "ledger"),
     "Over time": ("monitor", "serve"),
     "Between machines": ("federation", "keys", "relay", "aggregator", "site", "federate", "prune"),
-    "Three servers": ("report",),
+    "Three servers": ("server", "report"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
@@ -172,7 +172,7 @@ def _options(
 ) -> None:
     unknown = {name for name in os.environ if name.startswith("FEDPRIKL_")} - VARIABLES
     if unknown:
-        from fedprikl.deployment.settings import check_names
+        from fedprikl.checks import check_names
 
         check_names(unknown, VARIABLES, "in the environment")
 

@@ -31,7 +31,7 @@ from fedprikl.planning.cases import WORDS
 from fedprikl.planning.known import SumCost
 from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.simulated_round import LEAST_RATE
-from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Roster, Series, Servers, SignedPlan, SigningKey
 from fedprikl.protocol.series import Every, series_until
 from fedprikl.store import write_whole
 
@@ -75,7 +75,9 @@ WANTED = {  # parameters of `plan_round`
 }
 PANELS = {
     "What is asked": ("ask", "tolerate", "false_alarm", "control", "skew", "threshold"),
-    "Who takes part": ("clients", "records", "population", "trust", "roster", "aggregator"),
+    "Who takes part": (
+        *("clients", "records", "population", "trust", "roster", "aggregator", "servers"),
+    ),
     "Privacy": (
         *("epsilon", "delta", "releases", "unit", "per_client", "typical_records", "empty"),
         *("largest_epsilon", "largest_delta"),
@@ -205,6 +207,13 @@ def plan_command(
         Path | None,
         typer.Option(help="Public keys of the sites that may take part, one per line."),
     ] = None,
+    servers: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --trust servers: a JSON file with the public keys and addresses of three "
+            "servers. Default: all parties are in one process."
+        ),
+    ] = None,
     key: Annotated[
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
     ] = None,
@@ -236,7 +245,7 @@ def plan_command(
     --time-column departed_at`
     """
     if write is not None:
-        check_outputs(write, force=force, inputs=(reference, key, roster))
+        check_outputs(write, force=force, inputs=(reference, key, roster, servers))
         write_whole(write, options_text(context))
         say(f"options: {write}. Edit them, then: fedprikl plan --from {shlex.quote(str(write))}")
         return
@@ -246,7 +255,7 @@ def plan_command(
             f"{records:,} records are fewer than {clients:,} clients. --records counts "
             "those of all clients together. Were the two swapped?"
         )
-    check_outputs(output, force=force, inputs=(reference, key, roster))
+    check_outputs(output, force=force, inputs=(reference, key, roster, servers))
     begin = datetime.now(UTC).replace(microsecond=0)
     series = when.series(begin)
     end = when.end(begin, series)
@@ -256,6 +265,7 @@ def plan_command(
         ask=_asked(ask),
         tolerate=_tolerated(tolerate),
         roster=_fingerprint(roster, clients) if roster else "",
+        servers=None if servers is None else Servers.load(servers),
         series=series,
         **wanted,
     )
@@ -317,10 +327,10 @@ def _fingerprint(roster: Path, clients: int) -> str:
 
 def _print_planned(planned: PlannedRound) -> None:
     plan, cost = planned.plan, planned.cost
-    show(
-        f"{planned.cells}: {cost.masked_bytes:,} bytes of counts per client. {_sums(cost)}, "
-        f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
-    )
+    sent = f"{_sums(cost)}, {cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent"
+    if plan.trust == "servers":
+        sent = f"One report to each of three servers, {cost.sent_bytes:,} bytes sent"
+    show(f"{planned.cells}: {cost.masked_bytes:,} bytes of counts per client. {sent} per client.")
     show(_whom(plan))
     if plan.is_series:
         show(_series_words(plan))

@@ -21,7 +21,7 @@ from fedprikl.reporting.charts import file_of
 from fedprikl.reporting.series_page import period_page, series_page
 from fedprikl.store import write_whole
 
-FORMAT = 3  # rises with the reports: those of an older format are written anew
+FORMAT = 4  # rises with the reports: those of an older format are written anew
 FILES = {"series.json": "json", "metrics.prom": "metrics", "index.html": "page"}  # in this order
 
 

@@ -1,10 +1,11 @@
 """Sending the messages of a report to three servers over HTTPS, until all are taken.
 
     POST {address}/v1/reports    the bytes of the message
-    200 {"accepted": true}       taken, also if it was before
-    4xx {"error": words}         refused for good: 409 another report of this client, 410 too late,
-                                 413 too large, 422 malformed
-    429, 503, any other          later, after the seconds of Retry-After if the server names some
+    200 {"accepted": true}       taken, now or before
+    4xx {"error": words}         refused for good: 403 not in the roster, 409 another report was
+                                 first, 410 too late, 413 too large, 422 malformed
+    503, any other               later, after the seconds of Retry-After if the server names some;
+                                 so is 404, no such plan or period: clocks differ by seconds
 
 The same bytes may be sent any number of times, so nothing has to be known about an answer that was
 lost on its way.
@@ -31,7 +32,7 @@ SECONDS = 20.0  # to wait for a server
 LONGEST_ANSWER = 4096  # bytes
 LONGEST_WORDS = 200
 LONGEST_PAUSE = 300.0  # seconds, whatever a server asks for
-LATER = frozenset({408, 425, 429})  # of 4xx
+LATER = frozenset({404, 408, 425, 429})  # of 4xx
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from fedprikl.protocol.report_vector import report_entries, report_points, repor
 from fedprikl.records import CsvFormat, FileRecords, FrameRecords, check_once, open_records
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum.line_shares import SERVERS
-from fedprikl.store import replace_file
+from fedprikl.store import replace_file, sync_folder
 
 ATTEMPTS = 6  # half a minute, about
 FORMAT = Format("report", advice="Finish it with the software that made it.")
@@ -38,12 +38,28 @@ FORMAT = Format("report", advice="Finish it with the software that made it.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptReport:
-    """What a client keeps of a report: the sealed messages, and which servers have theirs."""
+    """What a client keeps of a report: the sealed messages, and which servers have theirs.
+
+    When all have, only that they have.
+    """
 
     plan: str  # fingerprint
     period: int
+    report_id: bytes
     messages: tuple[bytes, ...] = field(repr=False)
     taken: tuple[bool, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all servers have their messages."""
+        return all(self.taken)
+
+    def with_taken(self, server: int) -> "KeptReport":
+        """The report after this server took its message."""
+        taken = tuple(
+            done or each == server for each, done in zip(SERVERS, self.taken, strict=True)
+        )
+        return replace(self, taken=taken, messages=() if all(taken) else self.messages)
 
     @classmethod
     def load(cls, path: Path) -> "KeptReport":
@@ -52,8 +68,12 @@ class KeptReport:
         return read_exactly(cls, FORMAT.current(document), "report")
 
     def save(self, path: Path, *, new: bool = False) -> None:
-        """Writes it whole or not at all; `new`: a FileExistsError if there is one already."""
+        """Writes it whole or not at all; `new`: a FileExistsError if there is one already.
+
+        It outlives a power cut: a client that forgot its report would count twice.
+        """
         replace_file(path, canonical(self.to_dict()), mode=0o600, new=new)
+        sync_folder(path.parent)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -128,11 +148,15 @@ class ReportJob:
             return None
         found = KeptReport.load(self.path)
         headers = [read_header(message) for message in found.messages]
-        asked = bytes.fromhex(self.plan.fingerprint), self.period
-        if [(each.plan, each.period, each.server) for each in headers] != [
-            (*asked, server) for server in SERVERS
-        ]:
-            raise InvalidInputError(f"{self.path} is not the report of this plan and period.")
+        mine = (self.plan.fingerprint, self.period, found.report_id)
+        said = [(each.plan.hex(), each.period, each.report_id) for each in headers]
+        servers = [each.server for each in headers]
+        whole = servers == ([] if found.is_done else list(SERVERS)) and set(said) <= {mine}
+        if not whole or (found.plan, found.period, len(found.taken)) != (*mine[:2], len(SERVERS)):
+            raise InvalidInputError(
+                f"{self.path} is not the report of this plan and period, or damaged. Bring it back "
+                "from a copy. Without it, nobody knows whether this client has reported."
+            )
         return found
 
     def make(self, vector: Ints) -> KeptReport:
@@ -148,6 +172,7 @@ class ReportJob:
         made = KeptReport(
             plan=self.plan.fingerprint,
             period=self.period,
+            report_id=read_header(messages[0]).report_id,
             messages=messages,
             taken=(False,) * len(messages),
         )
@@ -294,7 +319,7 @@ def report(
     return Reported(
         plan=kept.plan,
         period=kept.period,
-        report_id=read_header(kept.messages[0]).report_id.hex(),
+        report_id=kept.report_id.hex(),
         sizes=job.sizes,
         repeated=repeated,
     )
@@ -309,19 +334,18 @@ def _send(
     note: Callable[[str], None],
 ) -> None:
     """Sends what is not taken yet, and keeps what is. A lost note costs a message, no more."""
-    addresses, taken = job.servers.addresses, list(kept.taken)
+    if kept.is_done:
+        return
+    addresses = job.servers.addresses
 
     def keep(address: str) -> None:
-        taken[addresses.index(address)] = True
+        nonlocal kept
+        kept = kept.with_taken(addresses.index(address) + 1)
         try:
-            replace(kept, taken=tuple(taken)).save(job.path)
+            kept.save(job.path)
         except OSError as error:
             raise DeploymentError(f"Cannot write {job.path}: {error.strerror}.") from None
 
-    left = {
-        address: message
-        for address, message, done in zip(addresses, kept.messages, kept.taken, strict=True)
-        if not done
-    }
-    if left:
-        deliver(left, roots=roots, attempts=attempts, taken=keep, note=note)
+    left = zip(addresses, kept.messages, kept.taken, strict=True)
+    messages = {address: message for address, message, done in left if not done}
+    deliver(messages, roots=roots, attempts=attempts, taken=keep, note=note)

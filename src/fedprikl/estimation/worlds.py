@@ -24,6 +24,9 @@ POOL = 2000  # draws of clients, among which those of many periods are chosen
 SEED = 11  # of what each client of the reference would contribute
 MEMBERS = 2_000_000  # numbers in memory: draws at a time, times clients
 TINY = 1e-300
+OWN = 4  # in every fourth population clients have their own sizes; in others sizes are dealt anew
+TAIL = 0.1  # the share of clients whose sizes tell how large others may be
+FURTHEST = 30.0  # e-folds of a size: keeps numbers finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,6 +171,7 @@ class Clients:
     alike: Floats  # the intra-client correlation of each cell
     rare: Ints  # cells of few holders, the heaviest first
     freedom: float  # of how much clients differ
+    usual: float | None  # correlation with which sizes are dealt anew; None: all sizes are equal
 
     @classmethod
     def of(cls, spread: Spread, cells: Cells) -> "Clients":
@@ -180,6 +184,7 @@ class Clients:
         mass, squares = (np.asarray(each.sum(axis=0)).ravel()[:-1] for each in (raw, raw.power(2)))
         holders = mass**2 / np.maximum(squares, TINY)  # equally large ones that vary as much
         order = np.argsort(-cells.pi[:-1], kind="stable")
+        equal = spread.per_client is not None or kind.size_variation == 0
         return cls(
             cells.pi,
             raw,
@@ -187,6 +192,7 @@ class Clients:
             np.append(alike, kind.icc),
             order[holders[order] < RARE],
             spread.freedom if spread.counted else math.inf,
+            None if equal else max(kind.icc, kind.rare_icc),
         )
 
     def shares(
@@ -204,48 +210,53 @@ class Clients:
         kept = self.raw.shape[0]
         root = math.sqrt(max(1 - 4 / (kept * max(wanted.between, TINY)), 0.0))
         some = max(1, round(kept / 2 * (1 - root)))
-        who = rng.integers(0, kept, (draws, some), dtype=np.int32)
-        held = self._held(who, self.table)
-        clumps = held
-        if len(self.rare):  # a small client that holds a rare cell might as well be a large one
-            sizes = np.asarray(self.table.sum(axis=1)).ravel()
-            weights = rng.choice(sizes, who.shape)
-            weights /= sizes[who]
-            clumps = self._held(who, self.table, weights)
-        total = np.asarray(self.raw.sum(axis=0)).ravel()
-        # Whoever is drawn is not among the others, however often.
-        others = np.maximum(total - self._held(who, self.raw, once=True), 0.0)
-        own, rest = float(held.sum(axis=1).mean()), float(others.sum(axis=1).mean())
+        held, others = np.empty((2, draws, len(self.pi)))
+        anew = (np.arange(draws) % OWN > 0) & (self.usual is not None)
+        step = MEMBERS // kept + 1  # dense: members of a sparse matrix would have to be sorted
+        for start in range(0, draws, step):
+            part = slice(start, start + step)
+            held[part], others[part] = self._two_groups(some, anew[part], rng)
+        own, rest = (float(np.median(each.sum(axis=1))) for each in (held, others))
         given = Variance(1 / some + 1 / max(kept - some, 1), 1 / own + 1 / max(rest, 1.0))
         exponent, left = self._exponent(wanted, given)
-        if self.freedom < math.inf:
-            luck = np.sqrt(rng.chisquare(self.freedom, (draws, 1)) / self.freedom)
+        if self.freedom < math.inf:  # sizes that are dealt anew are as unequal as may be already
+            freedom = np.where(anew, max(kept - 1.0, self.freedom), self.freedom)[:, None]
+            luck = np.sqrt(rng.chisquare(freedom) / freedom)
             exponent = exponent / np.maximum(luck, 0.25)
-        some_held = _normal(held), _normal(clumps)
-        return self._drifted(some_held, _normal(others), exponent, rng), left
+        return self._drifted(_normal(held), _normal(others), exponent, rng), left
 
-    def _held(
-        self,
-        who: NDArray[np.int32],
-        table: Any,
-        weights: Floats | None = None,
-        *,
-        once: bool = False,
-    ) -> Floats:
-        """What the drawn clients hold together, (draws, cells + 1); each as often as it was drawn.
+    def _two_groups(
+        self, some: int, anew: NDArray[np.bool_], rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """What some clients hold, each as often as it was drawn, and what those not drawn hold.
 
-        Dense, some draws at a time: sorting the members of a sparse matrix takes ten times longer.
+        (draws, cells + 1) each; `anew`: the draws in which sizes are dealt anew.
         """
-        clients, across = table.shape[0], table.T.tocsr()
-        found = np.empty((len(who), table.shape[1]))
-        for start in range(0, len(who), MEMBERS // clients + 1):
-            part = slice(start, start + MEMBERS // clients + 1)
-            place = who[part] + clients * np.arange(len(who[part]))[:, None]
-            weight = None if weights is None else weights[part].ravel()
-            times = np.bincount(place.ravel(), weight, clients * len(place))
-            members = (times > 0 if once else times).astype(np.float64).reshape(-1, clients)
-            found[part] = (across @ members.T).T
-        return found
+        draws, kept = len(anew), self.raw.shape[0]
+        place = rng.integers(0, kept, (draws, some)) + kept * np.arange(draws)[:, None]
+        times = np.bincount(place.ravel(), minlength=kept * draws).reshape(draws, kept)
+        members = np.stack([times, times == 0]).astype(np.float64)
+        usual = np.zeros((2, draws, 1))  # records that are like those of all clients
+        if self.usual is not None:
+            sizes = np.asarray(self.raw.sum(axis=1)).ravel()
+            dealt = dealt_sizes(sizes, (int(anew.sum()), kept), rng)
+            weight, rest = self._resized(sizes, dealt)
+            usual[:, anew] = np.sum(members[:, anew] * rest, axis=2, keepdims=True)
+            members[:, anew] *= weight
+        held = (self.table.T.tocsr() @ members[0].T).T + usual[0] * self.pi
+        others = (self.raw.T.tocsr() @ members[1].T).T
+        return held, np.where(others > 0, others + usual[1] * self.pi, 0.0)  # unseen stays unseen
+
+    def _resized(self, sizes: Floats, dealt: Floats) -> tuple[Floats, Floats]:
+        """How often each record of a client counts if it has S records, and records as Pi's.
+
+        The shares of s records vary by a + (1 - a) / s, with a the correlation; those of S should
+        by a + (1 - a) / S. So they are drawn to Pi by the root of the ratio.
+        """
+        a = self.usual or 0.0
+        square = (a + (1 - a) / dealt) / (a + (1 - a) / sizes)
+        towards = np.sqrt(np.minimum(square, 1.0))
+        return towards * dealt / sizes, (1 - towards) * dealt
 
     def _exponent(self, wanted: Variance, given: Variance) -> tuple[Floats, float]:
         """e of each cell, and what is left: e^2 given = wanted, by the cell's correlation."""
@@ -260,13 +271,12 @@ class Clients:
 
     def _drifted(
         self,
-        held: tuple[Floats, Floats],
+        some: Floats,
         others: Floats,
         exponent: Floats,
         rng: np.random.Generator,
     ) -> Floats:
         """P around Pi. Rare cells are those in which the *others* hold as little as is rare."""
-        some, clumps = held
         unseen = np.sum(np.where(others > 0, 0.0, some)[:, :-1], axis=1)
         if len(self.rare):
             mine = others[:, self.rare]
@@ -279,7 +289,6 @@ class Clients:
                 np.take_along_axis(order, np.minimum(place, np.maximum(seen - 1, 0)), 1)
             ]
             some, others = some.copy(), others.copy()
-            clumps = np.take_along_axis(clumps, source, 1)
             some[:, self.rare], others[:, self.rare] = (
                 np.take_along_axis(some, source, 1),
                 np.take_along_axis(others, source, 1),
@@ -288,11 +297,32 @@ class Clients:
         found = self.pi * ratio**exponent
         if len(self.rare):  # what few clients hold comes in clumps, however rare the cell is
             power = np.broadcast_to(exponent, some.shape)[:, self.rare]
-            gained = (np.maximum(some[:, self.rare], clumps) - others[:, self.rare]) * power
+            gained = (some[:, self.rare] - others[:, self.rare]) * power
             more = np.where(gained > 0, self.pi[self.rare] + gained, 0.0)
             found[:, self.rare] = np.maximum(found[:, self.rare], more)
         found[:, -1] += unseen
         return _normal(found)
+
+
+def dealt_sizes(sizes: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    """Records of other clients of the same kind, (populations, clients).
+
+    Those of the reference, but the next population may well have a larger client than all that were
+    seen. So in half of the populations the largest tenth is drawn from Pareto's law, in the others
+    what is beyond the largest. How unequal the largest tenth is tells the law's index (Hill, 1975),
+    which is drawn anew for each population, as it is known from few sizes.
+    """
+    ordered = np.sort(sizes)
+    number = max(2, round(TAIL * len(ordered)))
+    if number >= len(ordered):
+        return rng.choice(sizes, shape)
+    slope = float(np.log(ordered[-number:] / ordered[-number - 1]).sum())
+    index = rng.gamma(number, size=(shape[0], 1)) / max(slope, TINY)
+    beyond = np.exp(np.minimum(rng.standard_exponential(shape) / index, FURTHEST))
+    kept = len(ordered) - np.where(rng.random((shape[0], 1)) < 0.5, number, 1)
+    start = np.where(kept == len(ordered) - 1, ordered[-1], ordered[-number - 1])
+    place = rng.integers(0, len(ordered), shape)
+    return np.where(place < kept, ordered[place], start * beyond)
 
 
 @lru_cache(maxsize=64)

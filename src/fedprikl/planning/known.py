@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.design import Spectrum
 from fedprikl.protocol.client import Policy
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.report import message_bytes
 from fedprikl.protocol.round import cohort_sizes, plan_cohort
 from fedprikl.reference import Reference, one_each
+from fedprikl.secure_sum.line_shares import ENTRY_BYTES, SERVERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class SumCost:
 
 
 MOST_POINTS = Policy().most_points  # what clients accept by default
+REPORT_BYTES = 2 * ENTRY_BYTES  # of a number in a report to three servers: one has a seed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +79,9 @@ class Known:
 
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
+        if plan.trust == "servers":
+            points = self.payload // REPORT_BYTES - self._other_entries(plan)
+            return max(1, min(points, self.spectrum.cells, MOST_POINTS - plan.column_points))
         sums = plan_cohort(plan.asking(1), clients=self.largest_cohort(plan))
         first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
         points = (8 * self.payload - sum(others)) // first
@@ -85,18 +92,38 @@ class Known:
             )
         return min(points, self.spectrum.cells, MOST_POINTS - plan.column_points)
 
+    @staticmethod
+    def _other_entries(plan: Plan) -> int:
+        """Numbers of a report beside the asked cells of the whole: of columns, of other records of
+        every view, N and the mask.
+        """
+        return plan.column_points + len(plan.views) + 2
+
     def column_bytes(self, plan: Plan) -> int:
         """What the counts of the columns take, packed, with the number of records."""
+        if plan.trust == "servers":
+            return REPORT_BYTES * self._other_entries(plan)
         sums = plan_cohort(plan.asking(1), clients=self.largest_cohort(plan))
         without = sums.maxima[1:] if plan.points else sums.maxima  # the only count of the whole
         return replace(sums, maxima=without).ring().packed_bytes
 
     def cost(self, plan: Plan) -> SumCost:
-        """Of the secure sums of this plan.
+        """Of the secure sums of this plan, or of a report to each of three servers.
 
         Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and 164
         of keys, 92 and 20 received (docs/secure-sum.md).
         """
+        if plan.servers is not None:
+            entries, signed = plan.points + self._other_entries(plan), plan.roster != ""
+            lengths = partial(message_bytes, entries - 1, suite=plan.servers.suite, signed=signed)
+            return SumCost(
+                cohorts=1,
+                clients=self.clients,
+                neighbours=0,
+                masked_bytes=REPORT_BYTES * entries,
+                sent_bytes=sum(lengths(server=number) for number in SERVERS),
+                received_bytes=0,
+            )
         sums, batches = plan_cohort(plan, clients=self.largest_cohort(plan)), plan.sums.batches
         packed = sums.ring().packed_bytes
         return SumCost(

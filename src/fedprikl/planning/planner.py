@@ -30,7 +30,7 @@ from fedprikl.planning.budget import (
 from fedprikl.planning.client_sizes import ClientSizes
 from fedprikl.planning.design import EXPONENTS, DesignForecast, Spectrum, search_designs
 from fedprikl.planning.explain import Reason, column_reasons, plan_reasons, search_reasons
-from fedprikl.planning.known import MOST_POINTS, Known
+from fedprikl.planning.known import MOST_POINTS, REPORT_BYTES, Known
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.rule import RULE, Choice, least_regret
 from fedprikl.planning.simulated_round import (
@@ -54,6 +54,7 @@ from fedprikl.protocol.plan import (
 )
 from fedprikl.protocol.question import WHOLE, AskedView, Columns, Question, ReleaseOption
 from fedprikl.protocol.series import Once, Series
+from fedprikl.protocol.servers import Servers
 from fedprikl.protocol.sums import ScoredSum
 from fedprikl.reference import Reference
 
@@ -72,6 +73,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT: dict[Trust, int] = {  # clients of a secure sum
     "aggregator": 50,
     "none": 5000,  # each cohort carries its own noise: as few as possible
+    "servers": MOST_CLIENTS,  # all reports are one sum
 }
 DRIFTED = 0.05  # nats: a drift of a column
 CLOSE = 1.25  # times the least regret: fewer records of each client are as good
@@ -99,6 +101,7 @@ def plan_round(
     threshold: float | None = None,
     tolerate: float | Mapping[str, float] = 0.0,
     aggregator: str = "",
+    servers: Servers | None = None,
     roster: str = "",
     series: Series | None = None,
     unit: Unit = "record",
@@ -109,8 +112,10 @@ def plan_round(
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
     `reference` is Pi, or the path of a reference file. `payload` is for all counts of a client
-    (default: 1,024 bytes for the whole, and what the columns need). `epsilon` and `delta` are for
-    all `releases` together. `trust` says who may see exact sums: the "aggregator", or "none". `ask`
+    (default: 1,024 bytes for the whole, and what the columns need; with three servers, what all
+    cells need). `epsilon` and `delta` are for
+    all `releases` together. `trust` says who may see exact sums: the "aggregator", "none", or none
+    of three "servers", whose keys and addresses `servers` has (none: all are in one process). `ask`
     names registered divergences of the whole, of which the first is the size of the drift, and
     "columns" for a question about every column by itself (default: kl, tv, js and columns, as far
     as the reference has them). `control` says what the false-alarm rate over columns is about: the
@@ -167,7 +172,7 @@ def plan_round(
     beside = (RULE.columns if names else 1.0) if by_column else 0.0
     views = pi.views if by_column else ()
     columns = tuple(view.columns for view in views)
-    release: ReleaseOption = "counts" if trust == "none" else "value"
+    release: ReleaseOption = "value" if trust == "aggregator" else "counts"
     draft = Plan(
         population=population,
         reference=pi.fingerprint,
@@ -198,10 +203,12 @@ def plan_round(
             **_tolerances(tolerate),
         ),
         aggregator=aggregator,
+        servers=servers or (Servers() if trust == "servers" else None),
         roster=roster,
     )
     draft.check_tolerance()
-    known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or PAYLOAD, cohort)
+    usual = PAYLOAD if trust != "servers" else MOST_POINTS * REPORT_BYTES
+    known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or usual, cohort)
     if unit == "record":
         if (per_client, typical_records, empty) != (None, None, "reference"):
             raise InvalidInputError(
@@ -284,14 +291,20 @@ def _best_plan(
             shares = draft.trust == "none"
             plan = shared_evenly(draft) if shares else fitted(_split_columns(known, draft))
             planned = PlannedRound(plan=plan, known=known, reasons=plan_reasons(plan, support=0))
-        elif draft.trust == "none":
+        elif draft.trust == "none" or _is_too_wide(known, draft):
             planned = _plan_shares(known, shared_evenly(draft))
         elif draft.columns:
             planned = _plan_beside_columns(known, draft)
         else:
             planned = _plan_sums(known, draft)
+    planned.plan.check_lost()
     reasons = (*hopeless, *planned.reasons, *column_reasons(planned.plan))
     return replace(planned, reasons=reasons, hopeless=hopeless)
+
+
+def _is_too_wide(known: Known, draft: Plan) -> bool:
+    """Whether three servers are asked for some cells only: then they release counts alone."""
+    return draft.trust == "servers" and known.points_that_fit(draft) < known.spectrum.cells
 
 
 def _payload_of_whole(known: Known, draft: Plan, payload: int | None) -> int:
@@ -381,7 +394,7 @@ def _plan_shares(known: Known, draft: Plan) -> PlannedRound:
 
 
 def _plan_sums(known: Known, draft: Plan) -> PlannedRound:
-    """The whole, with a trusted aggregator: the best design, and its best release option."""
+    """The whole, where somebody computes on sums: the best design, and its best release option."""
     total, delta = draft.budget.total
     noise = split_budget(epsilon=total, delta=delta, releases=draft.budget.releases)
     searched = _search_designs(known, draft, noise)
@@ -415,7 +428,7 @@ def _search_designs(known: Known, draft: Plan, noise: Calibrated) -> list[Design
     """Forecasts of all designs that fit, for one number with additive noise."""
     points = {
         batches: known.points_that_fit(draft.changed(batches=batches))
-        for batches in BATCHES
+        for batches in (BATCHES if draft.trust == "aggregator" else (1,))
         if batches == 1 or known.clients // batches >= draft.sums.cohort
     }
     return search_designs(
@@ -450,7 +463,7 @@ def _columns_share(plan: Plan) -> float:
 
 
 def _split_columns(known: Known, plan: Plan) -> Plan:
-    """The plan, with the columns' share split between tv and counts. Trust: the aggregator.
+    """The plan, with the columns' share split between tv and counts. Trust: not "none".
 
     By the same rule as the whole (`rule.py`), for a typical column. js finds no drift that tv and
     counts do not.
@@ -515,10 +528,16 @@ def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, 
             'Ask for one or more by name, like ask=("kl", "tv") or ask=("kl", "columns").'
         )
     names = tuple(name for name in ask if name != COLUMNS)
+    for name in names:
+        try:
+            divergence_named(name)
+        except InvalidInputError as error:
+            more = f" Besides divergences, {COLUMNS!r} asks about every column."
+            raise InvalidInputError(f"{error}{more}") from None
     if names and not reference.joint:
         raise InvalidInputError(
             f"The reference has columns only, so {', '.join(names)} of the whole cannot be asked. "
-            "Ask for columns alone, or build a reference of fewer columns."
+            "Ask for 'columns' alone, or build a reference of fewer columns."
         )
     if COLUMNS in ask and not reference.views:
         raise InvalidInputError(

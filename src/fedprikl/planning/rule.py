@@ -71,7 +71,10 @@ def least_regret(found: Sequence[Mapping[str, float]], close: float = RULE.close
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The candidates for the whole, with one design and a trusted aggregator; and the one taken."""
+    """The candidates for the whole, with one design; and the one taken.
+
+    Three servers release noisy counts, and of tv a number.
+    """
 
     known: Known
     draft: Plan
@@ -111,6 +114,10 @@ class Choice:
     def all(self) -> tuple[SimulatedRound, ...]:
         """Every candidate."""
         rule, names = self.rule, [each.divergence for each in self.asked[1:]]
+        if self.draft.trust == "servers":
+            counted = map(self._counts, rule.tv_beside_counts if "tv" in names else (0.0,))
+            alone = [replace(each, release="value") for each in self.asked if not names]
+            return (*counted, *(self._reading(e, 1.0) for e in alone if e.divergence == "tv"))
         if not names:
             numbers = [self._reading(each, 1.0) for each in (*self._options, *self._looked)]
             return (*numbers, self._counts(0.0)) if self.complete else tuple(numbers)

@@ -1,13 +1,16 @@
-"""Noise of three servers: each adds a share; what a corrupt one knows of its own does not count.
+"""Noise of three servers, none of which knows all of it.
 
-Two honest servers give the planned law, and a third share lies on top: 1.5 times its variance. With
-one server lost, one honest server of two gives all of it: twice the variance. What the shares of
-the honest ones add up to is charged as the law that it is, so that many releases, and all parts of
-one, compose as for a trusted aggregator.
+Laplace noise is drawn by all of them together, on shares (`JointLaplace`): it is the very noise of
+a trusted aggregator, and no server knows any of it. Of Gaussian noise each server adds a share, and
+what a corrupt one knows of its own does not count: two honest servers give the planned law, and a
+third share lies on top, 1.5 times its variance. With one server lost nothing is drawn together, and
+each of two adds all of the noise. What is drawn is charged as the law that it is, so that many
+releases, and all parts of one, compose as for a trusted aggregator.
 """
 
 import math
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
@@ -16,21 +19,24 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.libraries import scipy
 from fedprikl.privacy.accounting import WIDE
-from fedprikl.privacy.charges import AccountedRelease, Charge
+from fedprikl.privacy.charges import AccountedRelease, Charge, ComposedCharge
 from fedprikl.privacy.laws import (
     Calibrated,
+    Counts,
     IntegerGaussianMechanism,
     IntegerLaplaceMechanism,
     Mechanism,
+    Numbers,
     SharedCounts,
     calibrate,
-    resolve_law,
+    laplace_variance,
 )
 from fedprikl.privacy.noise import NoiseSource
 from fedprikl.privacy.shares import (
     GAUSSIAN_ROUNDING,
     LARGEST_TOTAL,
     SHAPE,
+    SharedGaussianMechanism,
     SharedLaplaceMechanism,
     SharedMechanism,
     log_beyond_reach,
@@ -38,7 +44,8 @@ from fedprikl.privacy.shares import (
 
 SERVERS = 3
 HONEST = 2  # of three servers; of two, if one is lost, one
-FARTHEST, GRID = 60.0, 12_001  # of the table of a sum of Laplace shares, in scales
+FARTHEST, GRID = 60.0, 12_001  # of Laplace noise, in scales; of the table of its sums
+COIN_BITS = 61
 TINY = 1e-30  # an epsilon that no total shows
 
 
@@ -73,6 +80,18 @@ class ServersMechanism(Mechanism):
     def proved_delta(self, delta: float) -> float:
         """The delta to state beside it."""
         return self.shared.proved_delta(delta)
+
+    def charges(self, delta: float) -> tuple[Charge, ...]:
+        """What a release costs, in parts: Laplace shares add up to noise of their kind."""
+        shared, on = self.shared, self.shared.on
+        if isinstance(shared, SharedLaplaceMechanism):
+            law = IntegerLaplaceMechanism(
+                scale=shared.scale, coordinates=on.coordinates, contribution=on.contribution
+            )
+            rest = AccountedRelease(proved_epsilon=TINY, proved_delta=shared.proved_delta(delta))
+            return law, rest
+        charge = shared.charge(delta)
+        return charge.parts if isinstance(charge, ComposedCharge) else (charge,)
 
     def draw(self, entries: int, source: NoiseSource) -> Ints:
         """SECRET: one server's share of the noise on so many whole numbers."""
@@ -119,22 +138,27 @@ def _laplace_tails(shape: float) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class ServersNoise(Calibrated):
-    """The noise of three servers at (epsilon, delta): what is charged is what two honest ones draw.
+    """The noise of three servers at (epsilon, delta): what is charged is what draws.
 
     >>> noise = ServersNoise(SharedCounts(HONEST), epsilon=1.0, delta=1e-6)
     >>> print(noise.noise)
-    Laplace noise in shares of 3 servers, of standard deviation 3.428 on each count
-    >>> print(noise.after_loss.noise)
+    discrete Laplace noise of scale 2 on each count
+    >>> print(noise.after_loss)
     Laplace noise in shares of 2 servers, of standard deviation 3.959 on each count
     """
 
-    parties: int = SERVERS
-
     def __post_init__(self) -> None:
-        law = resolve_law(self.on, epsilon=self.epsilon, delta=self.delta, law=self.law)
-        shared = calibrate(self.shares, epsilon=self.epsilon, delta=self.delta, law=law)
+        epsilon, delta, law = self.epsilon, self.delta, self.law
+        if law == "auto":
+            laplace = math.sqrt(laplace_variance(self.shares.changes / epsilon))
+            shared = SharedGaussianMechanism.deviation(self.shares, epsilon=epsilon, delta=delta)
+            law = "laplace" if laplace <= math.sqrt(SERVERS / HONEST) * shared else "gaussian"
+        noise: Mechanism = calibrate(self._counts, epsilon=epsilon, delta=delta, law="laplace")
+        if law != "laplace":
+            shared_law = calibrate(self.shares, epsilon=epsilon, delta=delta, law=law)
+            noise = ServersMechanism(shared=shared_law)
         object.__setattr__(self, "law", law)
-        object.__setattr__(self, "noise", ServersMechanism(shared=shared, parties=self.parties))
+        object.__setattr__(self, "noise", noise)
 
     @property
     def shares(self) -> SharedCounts:
@@ -143,38 +167,89 @@ class ServersNoise(Calibrated):
         return self.on
 
     @property
+    def _counts(self) -> Counts:
+        return Counts(self.shares.coordinates, self.shares.contribution)
+
+    @property
+    def joint(self) -> "JointLaplace | None":
+        """How the servers draw Laplace noise together; None: each draws a share."""
+        scale = self.noise.laplace_scale if self.law == "laplace" else None
+        return None if scale is None else JointLaplace(scale)
+
+    @property
     def charge(self) -> Charge:
-        """The law of the honest shares, without the delta of their drawing (`left_over`)."""
+        """The law of the noise, without the delta of its drawing (`left_over`)."""
+        if not isinstance(self.noise, ServersMechanism):
+            laplace: Charge = self.noise
+            return laplace
         shared, on = self.noise.shared, self.shares
-        many = {"coordinates": on.coordinates, "contribution": on.contribution}
-        if isinstance(shared, SharedLaplaceMechanism):
-            return IntegerLaplaceMechanism(scale=shared.scale, **many)
-        if shared.sigma < WIDE:  # narrow ones do not add up to one of their kind
-            narrow: Charge = shared.charge(self.delta)
-            return narrow
+        if isinstance(shared, SharedLaplaceMechanism) or shared.sigma < WIDE:
+            return shared.charge(self.delta)  # narrow ones do not add up to one of their kind
         sigma = math.sqrt(on.shares) * shared.sigma / GAUSSIAN_ROUNDING
-        return IntegerGaussianMechanism(sigma=sigma, **many)
+        return IntegerGaussianMechanism(
+            sigma=sigma, coordinates=on.coordinates, contribution=on.contribution
+        )
 
     @property
     def left_over(self) -> AccountedRelease:
-        """Cut tails, the shape of a sum of wide shares, and masks of comparisons."""
-        shared, on = self.noise.shared, self.shares
-        if isinstance(shared, SharedLaplaceMechanism):
+        """What delta pays beside the law: its drawing, and masks of comparisons."""
+        failure = self.shares.failure
+        if (joint := self.joint) is not None:
+            drawn = (1 + math.exp(min(self.epsilon, LARGEST_TOTAL))) * joint.distance
             return AccountedRelease(
-                proved_epsilon=TINY, proved_delta=shared.proved_delta(self.delta)
+                proved_epsilon=TINY, proved_delta=failure + self.shares.changes * drawn
             )
-        draws = on.changes * on.shares
-        cut = 2 * draws * math.exp(log_beyond_reach(shared.sigma) + LARGEST_TOTAL)
-        return AccountedRelease(proved_epsilon=2 * draws * SHAPE, proved_delta=on.failure + cut)
+        draws = self.shares.changes * self.shares.shares
+        cut = 2 * draws * math.exp(log_beyond_reach(self.noise.shared.sigma) + LARGEST_TOTAL)
+        return AccountedRelease(proved_epsilon=2 * draws * SHAPE, proved_delta=failure + cut)
 
     @property
-    def after_loss(self) -> "ServersNoise":
+    def after_loss(self) -> ServersMechanism:
         """The noise on the same, if one server is lost: each of two adds all of it."""
         on = SharedCounts(1, self.shares.coordinates, self.shares.contribution)
-        return ServersNoise(on, self.epsilon, self.delta, self.law, parties=2)
+        shared = calibrate(on, epsilon=self.epsilon, delta=self.delta)
+        return ServersMechanism(shared=shared, parties=2)
 
     def for_sensitivity(self, sensitivity: float) -> Mechanism:
         """The noise on a value that whoever is protected moves by at most so much."""
+        if not isinstance(self.noise, ServersMechanism):
+            on = Numbers(sensitivity, self.shares.coordinates)
+            return calibrate(on, epsilon=self.epsilon, delta=self.delta, law="laplace")
         unit = sensitivity / self.shares.contribution
-        shared: SharedMechanism = self.noise.shared
-        return ServersMechanism(shared=shared, parties=self.parties, unit=unit)
+        return ServersMechanism(shared=self.noise.shared, unit=unit)
+
+
+@dataclass(frozen=True, slots=True)
+class JointLaplace:
+    """Discrete Laplace noise of a scale b from independent coins that nobody sees.
+
+    The binary digits of a geometric variable are independent,
+
+        P(digit i is 1) = 1 / (1 + exp(2^i / b)),
+
+    and discrete Laplace noise is the difference of two such variables (Ghosh, Roughgarden and
+    Sundararajan 2009). A coin is exact to 2^-61, and fails with another 2^-61; what the digits
+    leave out has a probability below e^-60.
+
+    >>> JointLaplace(2.0).digits, JointLaplace(2.0).distance < 2**-54
+    (7, True)
+    """
+
+    scale: float
+
+    @property
+    def digits(self) -> int:
+        """Of each of the two variables."""
+        return max(1, math.ceil(math.log2(FARTHEST * self.scale)))
+
+    @property
+    def distance(self) -> float:
+        """Of what is drawn from the law, in total variation, for one number."""
+        return 2 * (self.digits * 2.0**-60 + math.exp(-FARTHEST))
+
+    @property
+    def chances(self) -> npt.NDArray[np.uint64]:
+        """Of each digit, the lowest first, in units of 2^-61."""
+        with localcontext(Context(prec=60)):
+            exact = (1 / (1 + (2**i / Decimal(self.scale)).exp()) for i in range(self.digits))
+            return np.array([int(each * 2**COIN_BITS) for each in exact], dtype=np.uint64)

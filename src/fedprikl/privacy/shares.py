@@ -48,6 +48,7 @@ from fedprikl.privacy.noise import MOST_SHARES, SCALES, NoiseSource, polya_reach
 from fedprikl.search import bisect_ratio
 
 SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true distribution can cost
+TABLED = 100.0  # sigma up to which probabilities are tabulated for a variance
 SHAPE = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
 LARGEST_TOTAL = 60.0  # epsilon of all releases together: beyond, nothing is hidden
 GAUSSIAN_ROUNDING = 1 + 1e-9  # of rho
@@ -307,7 +308,12 @@ def _near(on: SharedCounts, epsilon: float, delta: float) -> tuple[float, float]
 
 @lru_cache(maxsize=1024)
 def _share_variance(sigma: float) -> float:
-    """Variance of the discrete Gaussian; far below sigma^2 for sigma < 1/2."""
+    """Variance of the discrete Gaussian; far below sigma^2 for sigma < 1/2.
+
+    It is sigma^2 up to e^(-2 (pi sigma)^2): no table of a large one is needed.
+    """
+    if sigma >= TABLED:
+        return sigma**2
     probabilities = _one_share(sigma)
     reach = len(probabilities) // 2
     return float(np.arange(-reach, reach + 1) ** 2 @ probabilities)

@@ -6,7 +6,7 @@ brings, and goes on with those who answered. A client may be late, silent or lie
 and a cohort that cannot go on is dropped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SealError, SecureSumError
 from fedprikl.libraries import opendp
-from fedprikl.privacy import SECURE_NOISE, Ledger, LedgerRound, NoiseSource
-from fedprikl.protocol.answering import noise_sums, points_of
+from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, LedgerRound, NoiseSource
+from fedprikl.protocol.answering import Noised, noise_sums, points_of
 from fedprikl.protocol.keys import (
     LONGEST_REASON,
     REFUSAL,
@@ -80,7 +80,7 @@ class Aggregator:
         """
         self._check_open(number)
         cohort = self._round.cohorts[number]
-        self._reserve(at)
+        self.reserve(at)
         try:
             result = self.sums[number].unmask()
         except SecureSumError as error:
@@ -91,18 +91,19 @@ class Aggregator:
         opened = self._trust.open(result.total, clients=cohort.sums.clients, included=included)
         before = self._batches.get(cohort.batch)
         self._batches[cohort.batch] = opened if before is None else before + opened
-        return self._end(number, included)
+        return self.end(number, included)
 
     def drop(self, number: int, reason: str) -> Outcome:
         """Goes on without a cohort."""
         self._check_open(number)
-        return self._end(number, 0, reason)
+        return self.end(number, 0, reason)
 
     def _check_open(self, number: int) -> None:
         if number in self.outcomes:
             raise InvalidInputError(f"Cohort {number} is closed already.")
 
-    def _end(self, number: int, included: int, reason: str = "") -> Outcome:
+    def end(self, number: int, included: int, reason: str = "") -> Outcome:
+        """How a cohort ended."""
         cohort = self._round.cohorts[number]
         self.outcomes[number] = Outcome(cohort.batch, len(cohort.members), included, reason)
         return self.outcomes[number]
@@ -125,8 +126,21 @@ class Aggregator:
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
                     f"Nothing was released{advice}"
                 )
+        points = points_of(self._round.plan, self._round.reference, self._round.points)
+        sums = [self._batches[t] for t in batches]
+        numbers = noise_sums(self._trust, points, sums, source=self._source)
+        return self.hand_over(numbers, self._counted, at=at, rng=rng)
+
+    def hand_over(
+        self, numbers: Noised, counted: Collection[str], *, at: str, rng: np.random.Generator
+    ) -> bytes:
+        """The signed release of noised numbers, which the ledger keeps first.
+
+        Exact sums go no further than to whoever noised them. The names of clients that are
+        `counted` are for the aggregator's own people.
+        """
         self._spent = True
-        noised = self._noise([self._batches[t] for t in batches], at, rng)
+        noised = self._noised(numbers, counted, at, rng)
         head = None
         if self._ledger is not None and self._reservation is not None:
             self._ledger.keep_noised(self._reservation, noised.to_bytes(), at=at)
@@ -137,10 +151,10 @@ class Aggregator:
             self._ledger.commit(self._reservation, release_hash=release.fingerprint, at=at)
         return release.to_bytes()
 
-    def _noise(self, sums: list[OpenedSum], at: str, rng: np.random.Generator) -> NoisedRound:
-        """Draws the noise: exact sums go no further than here."""
+    def _noised(
+        self, numbers: Noised, counted: Collection[str], at: str, rng: np.random.Generator
+    ) -> NoisedRound:
         current = self._round
-        points = points_of(current.plan, current.reference, current.points)
         return NoisedRound(
             round_id=current.round_id,
             plan=current.plan.fingerprint,
@@ -148,10 +162,10 @@ class Aggregator:
             previous=self._previous,
             request=self._request,
             points=current.points,
-            noised=noise_sums(self._trust, points, sums, source=self._source),
+            noised=numbers,
             outcomes=tuple(self.outcomes[n] for n in sorted(self.outcomes)),
             asked=tuple(sorted(name for cohort in current.cohorts for name in cohort.members)),
-            counted=tuple(sorted(self._counted)),
+            counted=tuple(sorted(counted)),
             simulation=state_of(rng),
             software=self._software,
             at=at,
@@ -174,17 +188,19 @@ class Aggregator:
         if self._ledger is not None:
             self._ledger.check(**self._due)
 
-    def _reserve(self, at: str) -> None:
-        """Charges the budget, once a round, before anything is opened."""
+    def reserve(self, at: str, mechanism: Charge | None = None) -> None:
+        """Charges the budget, once a round, before anything is opened.
+
+        `mechanism` is charged instead of the planned noise, where that is not drawn.
+        """
         if self._ledger is None or self._reservation is not None:
             return
         if not self._trust.shares_noise and not self._source.insecure:
             opendp()  # may be missing, and takes longer to load than the noise to draw
         current = self._round
         note = current.plan.charge_note(current.period)
-        self._reservation = self._ledger.reserve(
-            **self._due, round_id=current.round_id, at=at, note=note
-        )
+        due = self._due if mechanism is None else self._due | {"mechanism": mechanism}
+        self._reservation = self._ledger.reserve(**due, round_id=current.round_id, at=at, note=note)
 
     def _give_back(self, at: str) -> str:
         """Cancels the reservation of a round in which no sum was ever opened; says what to do."""

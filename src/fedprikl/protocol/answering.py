@@ -53,6 +53,7 @@ from fedprikl.protocol.sums import (
     ScoredSum,
     ServersSum,
     asked_views,
+    servers_law,
 )
 from fedprikl.reference import (
     OutOfDomain,
@@ -72,7 +73,8 @@ ROUNDING = 1e-9  # of probabilities that sum to 1
 NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
 SERVERS = (
     "three servers not to collude: no single server, and no server together with any number of "
-    "clients, learns more than the release; two colluding servers learn the sums."
+    "clients, learns more than the release; two colluding servers learn the counts of every "
+    "client."
 )
 ONE_LOST = f"{SERVERS} One server was lost."
 
@@ -89,8 +91,8 @@ class Noised:
     values: tuple[tuple[float, ...], ...] = ()
     counts: tuple[tuple[float, ...], ...] = ()  # of each view with noisy counts: of its asked
     # cells, then of all other records of each batch
-    variances: tuple[float, ...] = ()  # of the clients' own noise on each count, by batch
-    servers: int = 0  # that added noise, where three do; 2: one server was lost
+    variances: tuple[float, ...] = ()  # on each count: of the clients' own noise, by batch; of two
+    # servers' noise, by group of questions, if one was lost
     insecure: bool = False  # whether any of the noise is not from a secure source
 
 
@@ -223,10 +225,10 @@ def explain(
         reading.read_shares(trust.worst_share(cohorts))
     else:
         values, counts = iter(noised.values), iter(noised.counts)
-        noises = trust.noises
-        if isinstance(trust, ServersSum) and noised.servers == 2:
-            noises = trust.after_loss
-        for noise in noises:
+        if isinstance(trust, ServersSum) and noised.variances:
+            reading.read_after_loss(trust)
+            return reading.estimates()
+        for noise in trust.noises:
             views = range(len(noise.questions[0].views) if noise.is_counts else 1)
             reading.read(noise, [next(counts if noise.is_counts else values) for _ in views])
     return reading.estimates()
@@ -271,8 +273,9 @@ class _Reading:
             if plan.budget.parts > 1:
                 privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
         if isinstance(self.trust, ServersSum):
-            words = ONE_LOST if self.noised.servers == 2 else SERVERS
-            privacy = replace(privacy, trust=words)
+            words = ONE_LOST if self.noised.variances else SERVERS
+            delta = privacy.delta + self.trust.left_over.proved_delta
+            privacy = replace(privacy, trust=words, delta=min(delta, plan.budget.delta))
         return Estimates(
             each=tuple(self.each[question] for question in plan.about_whole),
             columns=columns,
@@ -304,6 +307,21 @@ class _Reading:
             self._read_off(noise.questions, self.points[:1])
         else:
             self.mechanism = str(law.noise)
+
+    def read_after_loss(self, trust: ServersSum) -> None:
+        """Noisy counts of two servers, off which every question is read."""
+        counts = iter(self.noised.counts)
+        for noise, law in trust.after_loss:
+            question = noise.questions[0]
+            points = [self.points[place] for place in places_of(trust.plan, noise)]
+            self.stated.append(self._state(noise, servers_law(noise), points))
+            for columns in question.views:
+                self._read_counts(columns, next(counts), [CountNoise.of(law)])
+            if question.of_whole:
+                self.of_whole = str(law)
+                self._read_off(trust.plan.about_whole, self.points[:1])
+            else:
+                self.mechanism = str(law)
 
     def read_shares(self, share: SharedMechanism) -> None:
         """Noisy counts of every view, to which the clients added the noise.

@@ -22,6 +22,7 @@ from fedprikl.documents import (
     Format,
     canonical,
     digest,
+    named,
     parse_document,
     read_exactly,
     read_file,
@@ -355,16 +356,22 @@ class Plan:
             )
         if any(each.maximum_step is not None for each in values):
             raise InvalidInputError("A value of tv from three servers has no maximum step.")
-        counted = {each.views for each in self.questions if each.release == "counts"}
-        lost = "nothing" if self.servers is None else self.servers.lost
-        if lost == "counts" and any(each.views not in counted for each in values):
-            raise InvalidInputError(
-                "With one server lost only counts are released (lost='counts'), so every view "
-                "needs a question with release='counts'."
-            )
         if self.sums.batches > 1 or self.aggregator:
             raise InvalidInputError(
                 "With three servers all clients are one batch, and there is no aggregator's key."
+            )
+
+    def check_lost(self) -> None:
+        """Refuses an answer without one server where some view has no counts to read it off.
+
+        The search for a plan tries parts of it.
+        """
+        counted = {each.views for each in self.questions if each.release == "counts"}
+        lost = "nothing" if self.servers is None else self.servers.lost
+        if lost == "counts" and any(each.views not in counted for each in self.questions):
+            raise InvalidInputError(
+                "With one server lost only counts are released (lost='counts'), so every view "
+                "needs a question with release='counts'."
             )
 
     def check_tolerance(self) -> None:
@@ -575,6 +582,7 @@ class Plan:
         if content is not document:
             object.__setattr__(plan, "as_read", canonical(document))
         plan.check_tolerance()
+        plan.check_lost()
         budget = plan.budget  # the search for a plan tries others on the way
         if budget.total[0] < budget.epsilon or budget.total[1] < budget.delta:
             raise InvalidInputError(
@@ -634,4 +642,6 @@ class SignedPlan:
     @classmethod
     def load(cls, path: str | Path) -> "SignedPlan":
         """The signed plan of a file."""
-        return cls.from_dict(parse_document(read_file(path, "plan"), "plan"))
+        content = read_file(path, "plan")
+        with named(path):
+            return cls.from_dict(parse_document(content, "plan"))

@@ -53,7 +53,8 @@ SuiteName: TypeAlias = Literal["x25519", "hybrid"]
 
 SUITES: tuple[SuiteName, ...] = get_args(SuiteName)  # number 1 and 2 on the wire
 LARGEST_PERIOD = 2**32 - 1
-_MAGIC = b"FPR\x01"
+VERSION = 1
+_MAGIC = b"FPR" + bytes([VERSION])
 _HEAD = struct.Struct("<4s3B1xI32s16s")
 _KEY_BYTES, _SIGNATURE_BYTES, _TAG_BYTES = 32, 64, 16
 _SEAL = b"fedprikl/report/1/seal/"

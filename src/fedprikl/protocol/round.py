@@ -117,7 +117,12 @@ class Outcome:
 
 
 def cohort_sizes(plan: Plan, members: int) -> list[int]:
-    """How many clients each cohort of a batch of so many members has: nearly equal."""
+    """How many clients each cohort of a batch of so many members has: nearly equal.
+
+    Reports to three servers are one sum.
+    """
+    if plan.trust == "servers":
+        return [members]
     size = members // max(1, round(members / plan.sums.cohort))
     groups = max(1, members // max(size, 3))
     return [members // groups + (n < members % groups) for n in range(groups)]

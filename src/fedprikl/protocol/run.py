@@ -23,6 +23,7 @@ from fedprikl.protocol.client import NO_ROOM, Client, ClientSession
 from fedprikl.protocol.keys import SMALLEST, SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.release import Release
+from fedprikl.protocol.report_vector import report_points
 from fedprikl.protocol.round import (
     Cohort,
     Reply,
@@ -33,6 +34,7 @@ from fedprikl.protocol.round import (
     plan_cohort,
     sum_nonce,
 )
+from fedprikl.protocol.server_round import ThreeServers
 from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
@@ -80,7 +82,9 @@ class Server:
         self._check_asked(period)
         round_id, points, cohorts = randomness(16).hex(), None, []
         cells = np.zeros(0, dtype=np.int64)
-        if plan.points:
+        if plan.trust == "servers":
+            points = report_points(plan, self._reference, period or 0)
+        elif plan.points:
             points = trust_of(plan).draw_points(self._reference.probabilities, rng)
         for number, (batch, members) in enumerate(deal(plan, clients, together, rng)):
             if points is not None:
@@ -202,10 +206,13 @@ def run_round(
     period: int | None = None,
     previous: str = "",
     no_client: str = "",
+    lost: int | None = None,
     begin: Callable[[Round], None] = lambda _: None,
     keep: Callable[[RoundResult], None] = lambda _: None,
 ) -> RoundResult:
     """One round over real secure sums. `leaves` says which clients vanish before which message.
+
+    With three servers there is one message of each client; `lost` is a server that is lost then.
 
     In a series, `period` is counted, and `previous` is the fingerprint of the release before.
     `begin` is told the round before anything is sent, `keep` the result before the ledger closes
@@ -243,11 +250,18 @@ def run_round(
         return RoundResult(current, release, driver.refusals, frozenset(counted))
 
     begin(current)
-    driver, counted = RoundDriver(current, aggregator), set[str]()
-    for count in driver.drive(transport or InMemoryTransport(clients, at=at, leaves=leaves)):
-        if count.step is Step.INPUT:
-            counted |= driver.answered
-        report(count)
+    driver: RoundDriver | ThreeServers
+    if server.plan.trust == "servers":
+        driver, counted = ThreeServers(current, aggregator, source=source, lost=lost), set[str]()
+        absent = [name for name, when in (leaves or {}).items() if when <= Leaves.BEFORE_INPUT]
+        driver.collect(clients, at=at, absent=absent)
+        counted = driver.counted
+    else:
+        driver, counted = RoundDriver(current, aggregator), set()
+        for count in driver.drive(transport or InMemoryTransport(clients, at=at, leaves=leaves)):
+            if count.step is Step.INPUT:
+                counted |= driver.answered
+            report(count)
     try:
         message = driver.release(at=at, rng=rng)
     except ReleaseRefused as error:

@@ -23,14 +23,16 @@ import numpy as np
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, ReleaseRefused
 from fedprikl.privacy import NoiseSource
+from fedprikl.privacy.server_noise import JointLaplace, ServersMechanism
 from fedprikl.protocol.answering import Noised, places_of
 from fedprikl.protocol.server_share import add_rows
-from fedprikl.protocol.sums import QuestionNoise, ServersSum, servers_law
+from fedprikl.protocol.sums import FINE, QuestionNoise, ServersSum, servers_law
 from fedprikl.reference import QueryPoints
-from fedprikl.secure_sum.line_runtime import Runtime, multiply, negative
+from fedprikl.secure_sum.line_runtime import Runtime, coins, multiply, negative
 from fedprikl.secure_sum.line_shares import PRIME, SERVERS, Field, add, from_field, times, to_field
 
 QUARTER = PRIME // 4
+COINS_AT_ONCE = 16_384  # some 100 MiB
 _PRIME = np.uint64(PRIME)
 
 
@@ -49,30 +51,53 @@ class ServersAnswer:
                 "One server is lost, and the plan releases nothing without it. Nothing was opened "
                 "and no budget was spent."
             )
+        if self.lost:
+            self.trust.plan.check_lost()
 
     @property
     def noises(self) -> tuple[QuestionNoise, ...]:
         """The noises that are drawn, in this order."""
-        return self.trust.after_loss if self.lost else self.trust.noises
+        return tuple(each for each in self.trust.noises if each.is_counts or not self.lost)
 
     def draw_noise(self, source: NoiseSource) -> Ints:
-        """SECRET: one server's noise on every number that is released."""
-        return np.concatenate(
-            [servers_law(each).noise.draw(self._size(each), source) for each in self.noises]
-        )
+        """SECRET: what one server draws by itself, for every number that is released.
+
+        0 where the servers draw together.
+        """
+        drawn = []
+        for each in self.noises:
+            size, law = self._size(each), servers_law(each)
+            mechanism = law.after_loss if self.lost else law.noise
+            alone = isinstance(mechanism, ServersMechanism)
+            drawn.append(mechanism.draw(size, source) if alone else np.zeros(size, np.int64))
+        return np.concatenate(drawn)
+
+    async def draw_together(self, runtime: Runtime, randomness: Callable[[int], bytes]) -> Field:
+        """Shares of the noise that the servers draw together, for every number."""
+        drawn = []
+        for each in self.noises:
+            joint = None if self.lost else servers_law(each).joint
+            size = self._size(each)
+            if joint is None:
+                drawn.append(np.zeros(size, np.uint64))
+            else:
+                drawn.append(await laplace_noise(runtime, joint, size, randomness))
+        return np.concatenate(drawn)
 
     def _size(self, noise: QuestionNoise) -> int:
         places = places_of(self.trust.plan, noise)
         return sum(self.trust.blocks[i] for i in places) if noise.is_counts else len(places)
 
-    def fineness(self, noise: QuestionNoise) -> int:
-        """s: steps per record of a tv that is released as a whole number."""
-        return servers_law(noise).shares.contribution // self.trust.plan.contribution_bound
-
     def view(self, place: int, vector: Field) -> Field:
         """The block of one view: the counts of its asked cells, and of all other records."""
         ends = np.cumsum(self.trust.blocks)
         return vector[ends[place] - self.trust.blocks[place] : ends[place]]
+
+    @property
+    def _variances(self) -> tuple[float, ...]:
+        """Of the noise, where it is not the planned one."""
+        laws = [law for _, law in self.trust.after_loss if self.lost]
+        return tuple(law.standard_deviation**2 for law in laws)
 
     def read(self, numbers: Ints, records: int, *, insecure: bool) -> Noised:
         """The released numbers as what they are."""
@@ -84,18 +109,18 @@ class ServersAnswer:
                 blocks = np.split(own.astype(np.float64), np.cumsum(sizes)[:-1])
                 counts += [tuple(block.tolist()) for block in blocks]
             else:
-                unit = (1 - noise.questions[0].skew) / (self.fineness(noise) * records)
+                unit = (1 - noise.questions[0].skew) / (FINE * records)
                 values.append(tuple((unit * own).tolist()))
         return Noised(
             records=(records,),
             values=tuple(values),
             counts=tuple(counts),
-            servers=2 if self.lost else len(SERVERS),
+            variances=self._variances,
             insecure=insecure,
         )
 
 
-def expected_steps(points: QueryPoints, records: int, fine: int) -> Ints:
+def expected_steps(points: QueryPoints, records: int, fine: int = FINE) -> Ints:
     """C_x = s N Pi(x) in whole numbers, whose sums over neighbouring cells are off by at most 1.
 
     >>> from fedprikl.reference import all_points
@@ -132,13 +157,15 @@ async def answer(
 ) -> Noised:
     """The noised numbers of a release, from a share of the sums of so many reports.
 
-    The noise of all servers is dealt and added before anything that depends on counts is opened.
-    `noise` replaces what this server would draw: in tests.
+    All noise is drawn, and added on shares, before anything that depends on counts is opened.
+    `noise` takes the place of all that this server would draw: in tests.
     """
     if asked.lost is (len(runtime.present) == len(SERVERS)):
         raise InvalidInputError("Whether a server is lost is decided before any noise is drawn.")
     own = asked.draw_noise(source) if noise is None else noise
-    dealt = await runtime.deal(to_field(own), runtime.present)
+    drawn = list((await runtime.deal(to_field(own), runtime.present)).values())
+    if noise is None:
+        drawn.append(await asked.draw_together(runtime, randomness))
     records = await _records(runtime, asked.trust, share, included)
     parts = []
     for each in asked.noises:
@@ -146,11 +173,27 @@ async def answer(
         if each.is_counts:
             parts += [asked.view(place, share) for place in places]
         else:
-            step = records, asked.fineness(each)
-            short = await _shortfall(runtime, asked, places, share, step)
+            short = await _shortfall(runtime, asked, places, share, records)
             parts.append(await _rising(runtime, short, randomness))
-    opened = await runtime.open(add([np.concatenate(parts), *dealt.values()]))
+    opened = await runtime.open(add([np.concatenate(parts), *drawn]))
     return asked.read(from_field(opened), records, insecure=source.insecure)
+
+
+async def laplace_noise(
+    runtime: Runtime, law: JointLaplace, size: int, randomness: Callable[[int], bytes] = os.urandom
+) -> Field:
+    """Shares of so many discrete Laplace variables, of which no server knows anything."""
+    digits, parts = law.digits, []
+    weights = np.concatenate(
+        [to_field(2 ** np.arange(digits)), to_field(-(2 ** np.arange(digits)))]
+    )
+    each = max(1, COINS_AT_ONCE // len(weights))
+    for start in range(0, size, each):
+        some = min(each, size - start)
+        chances = np.tile(np.concatenate([law.chances, law.chances]), some)
+        tossed = (await coins(runtime, chances, randomness)).reshape(some, -1)
+        parts.append(add_rows(times(tossed, weights[None]).T))
+    return np.concatenate(parts)
 
 
 async def _records(runtime: Runtime, trust: ServersSum, share: Field, included: int) -> int:
@@ -172,17 +215,17 @@ async def _shortfall(
     asked: ServersAnswer,
     places: Sequence[int],
     share: Field,
-    step: tuple[int, int],
+    records: int,
 ) -> list[Field]:
-    """Shares of C_x - s h_x of the asked cells of each view; `step` has N and s.
+    """Shares of C_x - s h_x of the asked cells of each view.
 
     C_x follows from the plan and N, but real numbers are rounded differently on other processors:
     so the first server deals its own, instead of each taking another.
     """
-    expected = [to_field(expected_steps(asked.points[place], *step)) for place in places]
+    expected = [to_field(expected_steps(asked.points[place], records)) for place in places]
     first = runtime.present[0]
     dealt = (await runtime.deal(np.concatenate(expected), (first,)))[first]
-    ends, fine = np.cumsum([len(each) for each in expected])[:-1], np.array([step[1]], np.uint64)
+    ends, fine = np.cumsum([len(each) for each in expected])[:-1], np.array([FINE], np.uint64)
     return [
         (own + (_PRIME - times(asked.view(place, share)[:-1], fine))) % _PRIME
         for place, own in zip(places, np.split(dealt, ends), strict=True)

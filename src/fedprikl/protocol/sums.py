@@ -35,7 +35,7 @@ from fedprikl.privacy import (
     share_out,
     total_epsilon,
 )
-from fedprikl.privacy.server_noise import HONEST
+from fedprikl.privacy.server_noise import HONEST, ServersMechanism
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.question import Question
@@ -44,7 +44,7 @@ from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, SumPlan, choose_degree
 from fedprikl.secure_sum.line_runtime import MASK_DELTA
 
 LARGEST_MARK = 2**32  # of insecure noise
-SCALE, FINEST = 512, 8  # of Laplace noise on a tv of three servers; 2^8 steps per record at most
+FINE = 2**10  # s: steps per record in which three servers compute a tv
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -394,7 +394,7 @@ class ServersSum(ScoredSum):
 
         V = sum_x max(0, C_x - s h_x),    C_x = s N Pi(x), rounded,    TV = V / (s N)
 
-    which one record moves by at most s: s is as fine as the noise can be drawn.
+    which one record moves by at most s.
     """
 
     def _noise(
@@ -403,56 +403,50 @@ class ServersSum(ScoredSum):
         first, views, k = questions[0], len(questions[0].views), self.plan.contribution_bound
         on = SharedCounts(HONEST, 2 * views, k)
         if first.release == "value":
-            finest = math.floor(math.log2(SCALE * epsilon / (views * k)))
-            fine = 2 ** min(max(finest, 0), FINEST)
             cells = sum(view.points for view in self.plan.views if view.columns in first.views)
-            on = SharedCounts(HONEST, views, k * fine, failure=2 * cells * MASK_DELTA)
+            on = SharedCounts(HONEST, views, k * FINE, failure=2 * cells * MASK_DELTA)
         return QuestionNoise(questions, ServersNoise(on, epsilon, delta, first.noise))
+
+    @property
+    def left_over(self) -> AccountedRelease:
+        """What delta pays beside the laws of the noises: how they are drawn, and comparisons."""
+        rests = [servers_law(noise).left_over for noise in self.noises]
+        return AccountedRelease(
+            proved_epsilon=math.fsum(each.proved_epsilon for each in rests),
+            proved_delta=math.fsum(each.proved_delta for each in rests),
+        )
 
     @property
     def composed(self) -> Charge:
         """All noises of a release, and what delta pays beside them, as one charge."""
-        laws = [servers_law(noise) for noise in self.noises]
-        rests = [law.left_over for law in laws]
-        rest = AccountedRelease(
-            proved_epsilon=math.fsum(each.proved_epsilon for each in rests),
-            proved_delta=math.fsum(each.proved_delta for each in rests),
-        )
-        return compose_charges([*(law.charge for law in laws), rest])
+        return compose_charges([*(noise.charge for noise in self.noises), self.left_over])
 
     @cached_property
-    def after_loss(self) -> tuple[QuestionNoise, ...]:
+    def after_loss(self) -> tuple[tuple[QuestionNoise, ServersMechanism], ...]:
         """The noises if one server is lost: on counts only, off which all answers are read."""
-        return tuple(
-            QuestionNoise(
-                (
-                    *noise.questions,
-                    *(
-                        each
-                        for each in self.plan.questions
-                        if each.release != "counts" and each.views == noise.questions[0].views
-                    ),
-                ),
-                servers_law(noise).after_loss,
-            )
-            for noise in self.noises
-            if noise.is_counts
-        )
+        counted = [noise for noise in self.noises if noise.is_counts]
+        return tuple((noise, servers_law(noise).after_loss) for noise in counted)
 
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:  # noqa: ARG002
-        """Points of all clients, the same for all: drawn from the plan alone, so nobody asks."""
-        seed = int.from_bytes(bytes.fromhex(self.plan.fingerprint)[:8], "little")
-        return super().draw_points(pi, np.random.default_rng(seed))
+    @property
+    def composed_after_loss(self) -> Charge:
+        """All noises of a release with one server lost, as one charge."""
+        charges = (law.charges(servers_law(noise).delta) for noise, law in self.after_loss)
+        return compose_charges([part for parts in charges for part in parts])
 
     def maxima(self, clients: int) -> tuple[int, ...]:  # noqa: ARG002
         """The largest value of each entry of a client's vector: blocks of all views, records."""
         return (self.plan.sums.most_records,) * (sum(self.blocks) + 1)
 
-    def client_vector(self, counts: Sequence[Ints], records: int) -> Ints:
-        """What a client splits into shares: counts of each view, all others last; then N. SECRET.
-
-        `counts` are those of the asked cells of each view.
-        """
+    def vector(
+        self,
+        counts: Sequence[Ints],
+        records: int,
+        *,
+        sums: SumPlan,  # noqa: ARG002
+        source: NoiseSource,  # noqa: ARG002  the servers add the noise
+        randomness: Callable[[int], bytes],  # noqa: ARG002
+    ) -> Ints:
+        """What a client splits into shares: counts of each view, others last; then N. SECRET."""
         blocks = [np.append(block, records - block.sum()) for block in counts]
         return np.concatenate([*blocks, [records]]).astype(np.int64)
 

@@ -230,6 +230,8 @@ SEEN = {
     "sums were opened, by the aggregator, which added the noise.",
     "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
     "counts left it.",
+    "servers": "No single server saw exact numbers, not even sums: each of three held a share that "
+    "alone says nothing, and noise was added before anything was opened.",
 }
 LEFT = {
     "record": "Less hidden are all records of one client together; not hidden are the number of "

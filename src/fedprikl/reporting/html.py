@@ -146,7 +146,7 @@ def table(
     Where a table is wider than its page, it scrolls by itself. `look` is a class of the style: on
     a phone, a row of a "stacked" one is a list, with the names of its columns.
     """
-    names = head[1:] if look == "stacked" else ()
+    names = head[1:] if "stacked" in look else ()
     lines = [
         tag(
             "tr",

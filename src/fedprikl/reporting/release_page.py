@@ -360,7 +360,7 @@ def details(
         words = html.paragraphs(facts.verdict_in_numbers(release))
         yield html.fold("The verdict in numbers", words, _statistics(release, order))
     if judged and order:
-        columns = html.table(facts.HEAD, facts.column_rows(order), look="last")
+        columns = html.table(facts.HEAD, facts.column_rows(order), look="stacked last")
         yield html.fold("Columns in numbers", columns, html.note(facts.NOTE))
     yield html.fold("Every category of every column", *map(_cells, order), printed=False)
     counted_in = html.paragraphs(facts.counted_words(release, absent))

@@ -327,7 +327,9 @@ def _window_table(name: str, windows: Sequence[WindowFacts], every: str) -> Html
         length = f"last {counted(window.length, every)}"
         rows.append((length, *words, periods, f"{window.records:,}"))
     heads = [f"{kind.divergence}, {kind.unit}".removesuffix(", ") for kind in kinds]
-    return html.table(["window", *heads, f"{every}s", "records"], rows, caption=name)
+    return html.table(
+        ["window", *heads, f"{every}s", "records"], rows, caption=name, look="stacked"
+    )
 
 
 def _reports(status: SeriesStatus) -> Iterator[Html]:
@@ -337,7 +339,7 @@ def _reports(status: SeriesStatus) -> Iterator[Html]:
     over = [point for point in reversed(status.points) if point.state != "ahead"]
     rows = [_report_row(every, point) for point in over]
     if rows:
-        yield html.table(head, rows[:LATEST])
+        yield html.table(head, rows[:LATEST], look="stacked")
     if len(rows) > LATEST:
         yield html.fold(f"All {len(rows):,} {every}s", html.table(head, rows))
 
@@ -489,7 +491,7 @@ def _statistics(point: PeriodPoint, order: Sequence[JudgedView], every: str) -> 
         "here and stands out most. The thresholds allow for every column, every window and every "
         f"{every} of the series."
     )
-    shown = html.table(STATISTIC_HEAD, rows) if rows else ""
+    shown = html.table(STATISTIC_HEAD, rows, look="stacked") if rows else ""
     return html.section("Statistics beside their thresholds", shown, intro=intro)
 
 

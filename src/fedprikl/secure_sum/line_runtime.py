@@ -11,9 +11,9 @@ be curious. `deal` and `open` also work for two servers, if one is lost; product
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ DEALERS = SERVERS[:2]  # of random bits: one of two is honest
 MASK_DELTA = 2.0**-60  # of a comparison: its mask is not uniform, or its multiplier is 0
 _PRIME = np.uint64(PRIME)
 
+Found = TypeVar("Found")
 Exchange = Callable[[Mapping[int, bytes]], Awaitable[Mapping[int, bytes]]]
 """Sends a message to each of the other servers, and brings one from each, in the same step."""
 
@@ -129,6 +130,46 @@ def _from_bytes(sender: int, message: bytes, size: int) -> Field:
     raise MessageDecodeError(f"Server {sender} did not send {size:,} numbers below the prime.")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One exchange of a server that computes in this process."""
+
+    sent: Mapping[int, bytes]
+
+    def __await__(self) -> Generator[Mapping[int, bytes], Mapping[int, bytes], Mapping[int, bytes]]:
+        return (yield self.sent)
+
+
+async def in_memory(sent: Mapping[int, bytes]) -> Mapping[int, bytes]:
+    """The `Exchange` of servers in one process; `compute_together` carries the messages."""
+    return await _Step(sent)
+
+
+def compute_together(servers: Mapping[int, Coroutine[Any, Any, Found]]) -> dict[int, Found]:
+    """What each server finds, all of them in this process, step by step. No event loop is needed.
+
+    >>> async def shout(number):
+    ...     return await in_memory({3 - number: b"I am %d" % number})
+    >>> compute_together({1: shout(1), 2: shout(2)})
+    {1: {2: b'I am 2'}, 2: {1: b'I am 1'}}
+    """
+    found: dict[int, Found] = {}
+    inbox: dict[int, Any] = dict.fromkeys(servers)
+    try:
+        while len(found) < len(servers):
+            sent: dict[int, Mapping[int, bytes]] = {}
+            for number, server in servers.items():
+                try:
+                    sent[number] = server.send(inbox[number])
+                except StopIteration as done:
+                    found[number] = done.value
+            inbox = {n: {o: messages[n] for o, messages in sent.items() if o != n} for n in sent}
+    finally:
+        for server in servers.values():
+            server.close()
+    return found
+
+
 async def multiply(runtime: Runtime, one: Field, other: Field) -> Field:
     """Shares of products."""
     return await runtime.reshare(times(one, other))
@@ -143,49 +184,72 @@ async def negative(
 
         m = 2 a + r  is opened,    lsb(2 a) = lsb(m) xor lsb(r) xor [r > m]
 
-    Modulo 2^61 - 1 such an r is uniform up to 2^-61, and so is m. [r > m] comes from a product of
-    62 factors, one of which is 0 if the random sign s says so (Damgard, Geisler and Kroigaard 2007)
+    Modulo 2^61 - 1 such an r is uniform unless all of its bits are 1, and then so is m.
+    """
+    drawn = await _random(runtime, len(share), randomness)
+    powers = (np.uint64(1) << np.arange(BITS, dtype=np.uint64))[:, None]
+    masked = (2 * share % _PRIME + _sum(times(drawn.bits, powers))) % _PRIME
+    opened = await runtime.open(masked)
+    larger = await _exceeds(runtime, drawn, opened)
+    first = drawn.bits[0]
+    either = await multiply(runtime, first, larger)
+    odd = (first + larger + 2 * (_PRIME - either)) % _PRIME
+    found: Field = np.where(opened & np.uint64(1) == 1, (1 + _PRIME - odd) % _PRIME, odd)
+    return found
+
+
+async def coins(
+    runtime: Runtime, chances: Field, randomness: Callable[[int], bytes] = os.urandom
+) -> Field:
+    """Shares of 1 with these probabilities, in units of 2^-61, else of 0: [r > m] of a random r."""
+    drawn = await _random(runtime, len(chances), randomness)
+    return await _exceeds(runtime, drawn, np.uint64(2**BITS - 1) - chances)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    """Shares of random numbers that no server knows."""
+
+    bits: Field  # (61, size), of r
+    sign: Field  # a bit
+    factor: Field  # a number below the prime
+
+
+async def _exceeds(runtime: Runtime, drawn: _Drawn, public: Field) -> Field:
+    """Shares of [r > m], for a public m of 61 bits.
+
+    From a product of 62 factors, one of which is 0 if the random sign s says so (Damgard, Geisler
+    and Kroigaard 2007),
 
         e_i = s - m_i + r_i + 3 (bits above i in which m and r differ),    e_61 = s - 1 + 3 (all)
 
     times a random number: whether it is 0 is opened, and the sign hides what that means.
     """
-    size = len(share)
-    bits, sign, factor = await _random(runtime, size, randomness)
-    powers = (np.uint64(1) << np.arange(BITS, dtype=np.uint64))[:, None]
-    masked = (2 * share % _PRIME + _sum(times(bits, powers))) % _PRIME
-    opened = await runtime.open(masked)
-    public = (opened[None] >> np.arange(BITS, dtype=np.uint64)[:, None]) & np.uint64(1)
-    differ = np.where(public == 1, (1 + _PRIME - bits) % _PRIME, bits)
-    above = _above(differ)
+    bits, sign = drawn.bits, drawn.sign
+    known = (public[None] >> np.arange(BITS, dtype=np.uint64)[:, None]) & np.uint64(1)
+    above = _above(np.where(known == 1, (1 + _PRIME - bits) % _PRIME, bits))
     signed = (2 * sign + _PRIME - np.uint64(1)) % _PRIME
-    each = (signed + (_PRIME - public) + bits + 3 * above[1:]) % _PRIME
+    each = (signed + (_PRIME - known) + bits + 3 * above[1:]) % _PRIME
     last = (signed + (_PRIME - np.uint64(1)) + 3 * above[0]) % _PRIME
     product = await _product(runtime, np.concatenate([each, last[None]]))
-    zero = await runtime.open(await multiply(runtime, product, factor)) == 0
-    larger = np.where(zero, (1 + _PRIME - sign) % _PRIME, sign)
-    either = await multiply(runtime, bits[0], larger)
-    odd = (bits[0] + larger + 2 * (_PRIME - either)) % _PRIME
-    found: Field = np.where(public[0] == 1, (1 + _PRIME - odd) % _PRIME, odd)
+    zero = await runtime.open(await multiply(runtime, product, drawn.factor)) == 0
+    found: Field = np.where(zero, (1 + _PRIME - sign) % _PRIME, sign)
     return found
 
 
-async def _random(
-    runtime: Runtime, size: int, randomness: Callable[[int], bytes]
-) -> tuple[Field, Field, Field]:
-    """Shares of random bits (61, size), of a random sign as a bit, and of a random number.
+async def _random(runtime: Runtime, size: int, randomness: Callable[[int], bytes]) -> _Drawn:
+    """Two servers deal each number: bits are combined by xor, the others added up.
 
-    Two servers deal each of them: bits are combined by xor, numbers added up. So no server alone
-    knows any.
+    So no server alone knows any.
     """
-    coins = np.frombuffer(randomness((BITS + 1) * size), np.uint8) & 1
-    numbers = np.concatenate([coins.astype(np.uint64), expand(randomness(SEED_BYTES), size)])
+    tossed = np.frombuffer(randomness((BITS + 1) * size), np.uint8) & 1
+    numbers = np.concatenate([tossed.astype(np.uint64), expand(randomness(SEED_BYTES), size)])
     dealt = await runtime.deal(numbers, DEALERS)
     one, other = (dealt[n] for n in DEALERS)
     ends = (BITS + 1) * size
     both = await multiply(runtime, one[:ends], other[:ends])
     bits = ((one[:ends] + other[:ends] + 2 * (_PRIME - both)) % _PRIME).reshape(BITS + 1, size)
-    return bits[:BITS], bits[BITS], (one[ends:] + other[ends:]) % _PRIME
+    return _Drawn(bits[:BITS], bits[BITS], (one[ends:] + other[ends:]) % _PRIME)
 
 
 def _sum(rows: Field) -> Field:

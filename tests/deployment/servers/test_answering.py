@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from fedprikl.deployment.servers import answering
 from fedprikl.deployment.servers.answering import Answered, alike, take_part
-from fedprikl.deployment.servers.meeting import Settled, round_name
+from fedprikl.deployment.servers.home import round_name
+from fedprikl.deployment.servers.meeting import Settled
 from fedprikl.errors import (
     BudgetExceededError,
     DeploymentError,
@@ -22,9 +24,10 @@ from fedprikl.errors import (
 from fedprikl.front import verify
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Release, Series, SignedPlan
+from fedprikl.protocol.server_answer import answer as answer_on_shares
 from tests.deployment.servers.test_links import free_ports
 from tests.deployment.servers.test_meeting import send
-from tests.deployment.servers.world import NOW, World, reports
+from tests.deployment.servers.world import CELLS, NOW, World, reports
 
 
 @pytest.fixture
@@ -94,8 +97,6 @@ def test_changed_release_or_a_missing_signature_is_noticed(world: World) -> None
     send(world, *many(signed))
     release = released(answer(world))
     *two, _ = release.signers
-    from dataclasses import replace
-
     fewer = replace(
         release, signer=" ".join(two), signature=" ".join(release.signature.split(" ")[:2])
     )
@@ -113,6 +114,7 @@ def test_one_server_lost_for_good(world: World, lost: int) -> None:
     assert verify(release, plan=signed.plan) is release
     assert len(release.signers) == 2
     assert release.privacy.trust.endswith("One server was lost.")
+    assert [left(world, n) < 0.01 for n in (1, 2, 3)] == [n != lost for n in (1, 2, 3)]
 
 
 def test_plan_that_needs_all_servers_releases_nothing(world: World) -> None:
@@ -183,7 +185,7 @@ def test_failure_after_the_charge_of_some_gives_it_back(
     assert [left(world, number) for number in (1, 2, 3)] == [1.0] * 3
     monkeypatch.undo()
     release = released(answer(world))
-    assert release.round_id == round_name(world.task(), 0)
+    assert release.round_id == round_name(world.task().fingerprint, 0)
 
 
 def test_failure_after_something_may_have_been_opened_stays_charged(
@@ -200,6 +202,57 @@ def test_failure_after_something_may_have_been_opened_stays_charged(
     monkeypatch.undo()
     assert all(left(world, number) < 0.01 for number in (1, 2, 3))
     assert all(isinstance(each, ReleaseRefused) for each in answer(world))
+
+
+def noise_of(world: World, monkeypatch: pytest.MonkeyPatch, cheats: Sequence[int]) -> list[float]:
+    """The noise in a release, if some servers add none of their own, or nothing random at all."""
+    send(world, *many(world.plan()))
+
+    async def cheat(runtime: Any, asked: Any, share: Any, **options: Any) -> Any:
+        if cheats == (1, 2, 3):
+            options["noise"] = np.zeros(CELLS + 1, np.int64)
+        elif runtime.server in cheats:
+            asked.__dict__["draw_noise"] = lambda _: np.zeros(CELLS + 1, np.int64)
+            options["randomness"] = bytes
+        return await answer_on_shares(runtime, asked, share, **options)
+
+    monkeypatch.setattr(answering, "answer", cheat)
+    counts = released(answer(world)).noisy_counts
+    assert counts is not None
+    found = np.array([*counts.counts, *counts.out_of_domain])
+    return [float(each) for each in found - [*[240] * CELLS, 0]]
+
+
+@pytest.mark.parametrize("server", [1, 3])
+def test_server_that_adds_no_noise_takes_none_away(
+    world: World, monkeypatch: pytest.MonkeyPatch, server: int
+) -> None:
+    """Six counts without any noise have a probability below 1e-5, with noise of scale 2 or more."""
+    assert any(noise_of(world, monkeypatch, (server,)))
+
+
+def test_that_check_would_notice_servers_without_noise(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not any(noise_of(world, monkeypatch, (1, 2, 3)))
+
+
+def test_server_that_drops_a_client_drops_it_for_good(world: World) -> None:
+    """All follow, the operators see who held what, and no second answer shows the difference."""
+    send(world, *many(world.plan(), 20))
+    (intake,) = world.homes[1].intakes()
+    intake._db.execute("DELETE FROM reports WHERE number = 7")
+    intake.close()
+    found = answer(world)
+    assert released(found).cohorts[0].included == 19
+    first = found[0]
+    assert isinstance(first, Answered)
+    assert first.settled is not None
+    assert first.settled.held == {1: 20, 2: 19, 3: 20}
+    for path in [*world.homes[1].releases.glob("*.json"), world.homes[1].ledger]:
+        path.unlink()  # it pretends that there was no answer
+    assert all(isinstance(each, FedPriKLError | Answered) for each in answer(world, wait=1.0))
+    assert all(left(world, number) < 0.01 for number in (1, 3))
 
 
 def test_late_reports_go_into_the_next_period(world: World) -> None:

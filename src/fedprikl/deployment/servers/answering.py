@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from fedprikl.deployment.hosted_round import write_release
-from fedprikl.deployment.servers.home import ServerHome, Task
+from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.links import Links, connected
-from fedprikl.deployment.servers.meeting import Memory, Settled, round_name, settle
+from fedprikl.deployment.servers.meeting import Memory, Settled, settle
 from fedprikl.deployment.settings import now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, ReleaseRefused
@@ -35,6 +35,7 @@ from fedprikl.protocol import NoisedRound, Outcome, Plan, Release
 from fedprikl.protocol.answering import points_of
 from fedprikl.protocol.noised_round import state_of
 from fedprikl.protocol.release import own_releases
+from fedprikl.protocol.report_vector import report_points
 from fedprikl.protocol.server_answer import ServersAnswer, answer
 from fedprikl.protocol.sums import ServersSum, trust_of
 from fedprikl.reference import Reference
@@ -65,7 +66,7 @@ def take_part(
 
     Started again after it is over, it gives the same release.
     """
-    name = round_name(task, period)
+    name = round_name(task.fingerprint, period)
     with locked(home.state / "answer", timeout=0, error=DeploymentError) as alone:
         if not alone:
             raise DeploymentError("This server is answering already. Wait until it is over.")
@@ -146,17 +147,15 @@ class _Part:
     def _asked(self, reference: Reference, links: Links) -> ServersAnswer:
         trust = trust_of(self.task.plan)
         assert isinstance(trust, ServersSum)  # noqa: S101  tasks have no other
-        whole = None
-        if self.task.plan.about_whole:
-            whole = trust.draw_points(reference.whole.probabilities, np.random.default_rng(0))
+        whole = report_points(self.task.plan, reference, self.period)
         points = points_of(self.task.plan, reference, whole)
         return ServersAnswer(trust, points, lost=len(links.present) < 3)
 
     def _due(self, asked: ServersAnswer) -> dict[str, Any]:
-        plan = self.task.plan
+        plan, trust = self.task.plan, asked.trust
         return {
             "population": plan.population,
-            "mechanism": asked.trust.charge([]),
+            "mechanism": trust.composed_after_loss if asked.lost else trust.charge([]),
             "times": plan.charged_times(self._number),
             "unit": plan.unit.kind,
         }
@@ -167,7 +166,7 @@ class _Part:
 
     def _previous(self) -> str:
         """Fingerprint of the release of the period before, if this server has it."""
-        before = round_name(self.task, self.period - 1) if self.period else ""
+        before = round_name(self.task.fingerprint, self.period - 1) if self.period else ""
         path = self.home.releases / f"{before}.json"
         return Release.load(path).fingerprint if before and path.exists() else ""
 

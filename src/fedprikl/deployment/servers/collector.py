@@ -1,19 +1,23 @@
 """The web address that clients send reports to: a plain ASGI app.
 
-| request          | answer                                                                    |
-| ---------------- | ------------------------------------------------------------------------- |
-| POST /v1/reports | 201 kept; 200 known already; 400 no report, or not for this server;       |
-|                  | 403 nobody of the roster; 404 no such plan or period; 408 too slow;       |
-|                  | 409 another report of this id or identity was first; 410 late;            |
-|                  | 411, 413 no length, or too long; 503 with Retry-After: try again          |
-| GET /health      | 200, or 503 if reports cannot be kept or the certificate has ended        |
-| GET /metrics     | for Prometheus                                                            |
+| request                       | answer                                                       |
+| ----------------------------- | ------------------------------------------------------------ |
+| POST /v1/reports              | 200 {"accepted": true}: it is on disk, now or since before;  |
+|                               | 403 nobody of the roster; 404 no such plan or period here;   |
+|                               | 408 too slow; 409 another report of this id or identity was  |
+|                               | first; 410 late; 411, 413 no length, or too long; 422 no     |
+|                               | report for this server; 503 with Retry-After: come again     |
+| GET /v1/releases/PLAN/PERIOD  | the release with all signatures, or 404                      |
+| GET /health                   | 503 if reports cannot be kept, or the certificate has ended  |
+| GET /metrics                  | for Prometheus                                               |
 
 A report is opened before it is kept, so what is kept can be added up. It is on disk before its
-sender is told (201). Reports that wait for the disk together are written together.
+sender is told. Reports that wait for the disk together are written together.
 """
 
 import asyncio
+import json
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -41,12 +45,12 @@ METRICS = {
     f"{PREFIX}lag_seconds": ("gauge", "How long the reports of the last commit waited for it."),
     f"{PREFIX}certificate_days": ("gauge", "Days until the certificate of the web address ends."),
 }
-ANSWERS = {  # what became of a report: status and words
-    Kept.NEW: (201, "kept"),
-    Kept.AGAIN: (200, "known: it counts once"),
+REFUSALS = {  # what became of a report: status and words
     Kept.OTHER: (409, "another report of this id or identity was first"),
     Kept.LATE: (410, "late: this period takes no more reports"),
 }
+REPORTS = "/v1/reports"
+RELEASE = re.compile("/v1/releases/([0-9a-f]{64})/([0-9]{1,9})")
 CORS = [(b"access-control-allow-origin", b"*")]  # web pages may send reports: none has a cookie
 PREFLIGHT = [
     *CORS,
@@ -65,7 +69,10 @@ class Refused(Exception):  # noqa: N818  it is an answer, not a failure
 
 
 class Collector:
-    """The app. `tasks` gives the accepted plans, and is asked again when a plan is unknown."""
+    """The app. `tasks` gives the accepted plans, and is asked again when a plan is unknown.
+
+    `release` gives the release of a plan and period, if there is one.
+    """
 
     def __init__(
         self,
@@ -73,12 +80,13 @@ class Collector:
         intake: Intake,
         *,
         ends: Callable[[], datetime],
+        release: Callable[[str, int], str | None] = lambda _, __: None,
         clock: Callable[[], str] = now,
         waiting: int = WAITING,
         seconds: float = UPLOAD_SECONDS,
     ) -> None:
         self._load, self._intake, self._ends, self._clock = tasks, intake, ends, clock
-        self._most, self._seconds = waiting, seconds
+        self._most, self._seconds, self._release = waiting, seconds, release
         self._tasks = {task.fingerprint: task for task in tasks()}
         self._loaded = time.monotonic()
         self._waiting: list[tuple[Received, asyncio.Future[Kept], float]] = []
@@ -101,37 +109,41 @@ class Collector:
         try:
             status, words = await self._answer(scope, receive)
             if scope["method"] == "OPTIONS":
-                headers = PREFLIGHT
+                headers = list(PREFLIGHT)
         except Refused as refused:
-            status, words = refused.status, refused.words
-            if scope["path"] == "/v1/reports" and scope["method"] == "POST":
+            status, words = refused.status, json.dumps({"error": refused.words})
+            if (scope["method"], scope["path"]) == ("POST", REPORTS):
                 self.counts[str(status)] += 1
         if status == 503:
             headers.append((b"retry-after", str(RETRY).encode()))
         if status in (408, 413):
             headers.append((b"connection", b"close"))
+        kind = "application/json" if words.startswith("{") else "text/plain; charset=utf-8"
         body = words.encode() + b"\n" * (not words.endswith("\n"))
-        headers += [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-        ]
+        headers += [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
         headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: Any, receive: Callable[[], Awaitable[Any]]) -> tuple[int, str]:
         method, path = scope["method"], scope["path"]
-        if path == "/v1/reports":
+        if path == REPORTS:
             if method == "POST":
                 return await self._report(scope, receive)
             if method == "OPTIONS":
                 return 200, "reports are posted here"
             raise Refused(405, "reports are posted here")
-        if path not in ("/health", "/metrics"):
-            raise Refused(404, "reports are posted to /v1/reports")
         if method not in ("GET", "HEAD"):
             raise Refused(405, "this is for reading")
-        return self._health() if path == "/health" else (200, self.metrics())
+        if path == "/health":
+            return self._health()
+        if path == "/metrics":
+            return 200, self.metrics()
+        found = RELEASE.fullmatch(path)
+        release = None if found is None else self._release(found[1], int(found[2]))
+        if release is None:
+            raise Refused(404, "there is no such page, or no such release yet")
+        return 200, release
 
     async def _report(self, scope: Any, receive: Callable[[], Awaitable[Any]]) -> tuple[int, str]:
         if len(self._waiting) >= self._most:
@@ -147,34 +159,38 @@ class Collector:
             following = replace(received, period=received.period + 1)
             if task.plan.is_series and following.period < task.plan.series.periods:
                 kept = await self._keep(following)
-        status, words = ANSWERS[kept]
-        if kept in (Kept.OTHER, Kept.LATE):
-            raise Refused(status, words)
+        if kept in REFUSALS:
+            raise Refused(*REFUSALS[kept])
         self.counts[kept.value] += 1
-        return status, words
+        return 200, '{"accepted": true}'
 
     async def _body(self, scope: Any, receive: Callable[[], Awaitable[Any]]) -> bytes:
         """As much as a report may have, and no more; its length is told before."""
         told = dict(scope["headers"]).get(b"content-length", b"")
         if not told.isdigit():
             raise Refused(411, "say how long the report is (Content-Length)")
-        most = max((self._longest(task) for task in self._tasks.values()), default=0)
-        if len(told) > 9 or int(told) > most:
-            self._reload()  # a plan that was accepted meanwhile may have longer reports
-            most = max((self._longest(task) for task in self._tasks.values()), default=0)
-            if len(told) > 9 or int(told) > most:
-                raise Refused(413, f"a report for this server has at most {most} bytes")
+        if len(told) > 9 or int(told) > self._most_bytes:
+            fresh = self._reload()  # a plan that was accepted meanwhile may have longer reports
+            if len(told) > 9 or int(told) > self._most_bytes:
+                if not fresh or not self._tasks:
+                    raise Refused(503, "this server may not know the plan yet: come again")
+                raise Refused(413, f"a report for this server has at most {self._most_bytes} bytes")
+        most = self._most_bytes
         parts, size = [], 0
         while True:
             event = await receive()
             if event["type"] != "http.request":
-                raise Refused(400, "the report was cut off")
+                raise Refused(422, "the report was cut off")
             parts.append(event.get("body", b""))
             size += len(parts[-1])
             if size > most:
                 raise Refused(413, f"a report for this server has at most {most} bytes")
             if not event.get("more_body", False):
                 return b"".join(parts)
+
+    @property
+    def _most_bytes(self) -> int:
+        return max(map(self._longest, self._tasks.values()), default=0)
 
     @staticmethod
     def _longest(task: Task) -> int:
@@ -196,7 +212,7 @@ class Collector:
                 entries=task.entries,
             )
         except MessageDecodeError as error:
-            raise Refused(400, str(error)) from None
+            raise Refused(422, str(error)) from None
         received = Received(
             task.fingerprint, header.period, header.report_id, header.identity, message
         )
@@ -210,23 +226,27 @@ class Collector:
         if task is None or not task.is_open(header.period, at=self._clock()):
             raise Refused(404, "this server takes no reports of this plan and period now")
         if header.suite != task.servers.suite:
-            raise Refused(400, "the plan names another suite")
+            raise Refused(422, "the plan names another suite")
         if task.roster is None:
             if header.identity is not None:
-                raise Refused(400, "the plan has no roster, so reports are not signed")
+                raise Refused(422, "the plan has no roster, so reports are not signed")
         elif header.identity is None or not task.roster.holds([header.identity]):
             raise Refused(403, "this report is signed by nobody of the roster")
         return task
 
-    def _reload(self) -> None:
-        """Looks for plans that were accepted since; not at every stranger's request."""
+    def _reload(self) -> bool:
+        """Looks for plans that were accepted since, and says whether it did.
+
+        It does not at every stranger's request.
+        """
         if time.monotonic() - self._loaded < RELOAD:
-            return
+            return False
         self._loaded = time.monotonic()
         try:
             self._tasks = {task.fingerprint: task for task in self._load()}
         except FedPriKLError:
             self._broken = True
+        return True
 
     async def _keep(self, report: Received) -> Kept:
         """What became of the report; it is on disk when this returns."""
@@ -257,7 +277,7 @@ class Collector:
 
     def _health(self) -> tuple[int, str]:
         if self._broken:
-            return 503, "reports cannot be kept, or a plan cannot be read: look at the log"
+            return 503, "reports cannot be kept, or a plan cannot be read"
         if self._days() <= 0:
             return 503, "the certificate has ended"
         return 200, "ok"

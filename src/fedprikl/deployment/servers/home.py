@@ -10,6 +10,7 @@ reports-NAME.db     reports of the collector NAME
 ledger.db, releases/, state/        what was answered
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from fedprikl.documents import parse_document, read_exactly, read_file, readable
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, SigningKey
 from fedprikl.protocol.keys import HybridKey, OpeningKey, SealingKey
+from fedprikl.protocol.report_vector import report_blocks, report_entries
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
@@ -86,13 +88,8 @@ class Limits:
                 f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
                 f"{self.largest_epsilon:g} and {self.largest_delta:g}"
             )
-        if sum(blocks_of(signed.plan)) > self.most_entries:
+        if report_entries(signed.plan) > self.most_entries:
             raise PolicyRefusal(f"a report has more than {self.most_entries:,} numbers")
-
-
-def blocks_of(plan: Plan) -> tuple[int, ...]:
-    """Numbers of each view in a report: its asked cells, and all other records."""
-    return tuple(view.points + 1 for view in plan.views)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +120,12 @@ class Task:
     @cached_property
     def blocks(self) -> tuple[int, ...]:
         """Numbers of each view in a report."""
-        return blocks_of(self.plan)
+        return report_blocks(self.plan)
 
     @cached_property
     def entries(self) -> int:
         """Numbers of a report, without its mask."""
-        return sum(self.blocks) + 1
+        return report_entries(self.plan)
 
     def is_open(self, period: int, *, at: str) -> bool:
         """Whether reports of a period may come at this time: the period is over, the plan is not.
@@ -304,10 +301,21 @@ class ServerHome:
         """Those of all collectors of this server."""
         return [Intake(path, create=False) for path in sorted(self.folder.glob("reports-*.db"))]
 
+    def release(self, plan: str, period: int) -> str | None:
+        """The signed release of a plan and period; None if there is none yet."""
+        path = self.releases / f"{round_name(bytes.fromhex(plan), period)}.json"
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
     def certificate_ends(self) -> datetime:
         """When the certificate of the web address ends."""
         found = x509.load_pem_x509_certificate(self.tls.certificate.read_bytes())
         return found.not_valid_after_utc
+
+
+def round_name(plan: bytes, period: int) -> str:
+    """The id of the one answer to a plan and period, the same at all servers."""
+    name = b"fedprikl/servers/round/" + plan + period.to_bytes(8, "little")
+    return hashlib.sha256(name).hexdigest()[:32]
 
 
 def read_card(path: str | Path) -> Card:

@@ -21,11 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.deployment.servers.home import ServerHome, Task
+from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.intake import Intake
 from fedprikl.deployment.servers.links import Links
 from fedprikl.documents import canonical, parse_document
-from fedprikl.errors import DeploymentError, InvalidInputError, MessageDecodeError
+from fedprikl.errors import (
+    DeploymentError,
+    InvalidInputError,
+    MessageDecodeError,
+    ReleaseRefused,
+)
+from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.report import open_report, read_header
 from fedprikl.protocol.server_share import (
     ID_BYTES,
@@ -65,12 +71,6 @@ class Settled:
     def included(self) -> int:
         """That are counted."""
         return self.reports - len(self.left_out) // ID_BYTES
-
-
-def round_name(task: Task, period: int) -> str:
-    """The id of the one answer to a plan and period, the same at all servers."""
-    name = b"fedprikl/servers/round/" + task.fingerprint + period.to_bytes(8, "little")
-    return hashlib.sha256(name).hexdigest()[:32]
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ async def settle(
     randomness: Callable[[int], bytes] = os.urandom,
 ) -> Settled:
     """Steps 1 to 6. `head` is that of this server's ledger; `verify` raises if it lacks another."""
-    memory = Memory.open(home, round_name(task, period))
+    memory = Memory.open(home, round_name(task.fingerprint, period))
     role, intakes = ServerShare(number=task.number, blocks=task.blocks), home.intakes()
     try:
         own = role.close(shut(intakes, task, period))
@@ -124,10 +124,6 @@ async def settle(
                 verify(Head(*hello["seen"][str(task.number)]))
         lists = await links.broadcast(own)
         agreed = role.agree(lists)
-        if not agreed:
-            raise DeploymentError(
-                "There is no report that all servers hold. Nothing was opened, nothing was spent."
-            )
         challenge = await _challenge(links, hellos, memory, randomness)
         memory.keep_challenge(challenge)
         checks = role.check(challenge, _stored(intakes, task, period))
@@ -153,6 +149,11 @@ async def settle(
         digest=_digest(task, period, links.present, agreed, left_out, challenge, time, before),
     )
     await _same(links, settled.digest)
+    if settled.included < SMALLEST:
+        raise ReleaseRefused(
+            f"Of the reports, {settled.included} are whole and held by all servers. A sum of fewer "
+            f"than {SMALLEST} hides nobody. Nothing was opened, nothing was charged."
+        )
     memory.keep_heads({n: Head(*hello["head"]) for n, hello in hellos.items()})
     return settled
 

@@ -1,0 +1,159 @@
+"""`fedprikl server`: the commands of docs/servers.md, for three servers on one machine."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedprikl.cli.app import app
+from fedprikl.deployment.servers.collector import Collector
+from fedprikl.deployment.servers.home import ServerHome
+from fedprikl.front import verify
+from fedprikl.protocol import (
+    AskedView,
+    Budget,
+    Plan,
+    Question,
+    Release,
+    Servers,
+    SignedPlan,
+    SigningKey,
+)
+from fedprikl.reference import Reference
+from tests.deployment.servers.test_links import free_ports
+from tests.deployment.servers.world import CELLS, call, reports
+
+runner = CliRunner()
+
+
+def run(*words: object) -> str:
+    result = runner.invoke(app, ["server", *map(str, words)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def fails(*words: object) -> str:
+    result = runner.invoke(app, ["server", *map(str, words)])
+    assert result.exit_code != 0
+    return f"{result.output} {result.exception}"
+
+
+class Operators:
+    """Three folders made by commands, a plan, and an organiser."""
+
+    def __init__(self, folder: Path, **limits: object) -> None:
+        self.folder, self.organiser = folder, SigningKey.generate()
+        self.homes = [folder / f"server{n}" for n in (1, 2, 3)]
+        options = [word for name, value in limits.items() for word in (f"--{name}", value)]
+        for number, (home, port) in enumerate(zip(self.homes, free_ports(), strict=True), start=1):
+            run(
+                *("init", home, "--address", f"https://127.0.0.1:{9000 + number}"),
+                *("--peer", f"127.0.0.1:{port}", "--organiser", self.organiser.public, *options),
+            )
+        self.cards = [home / "card.json" for home in self.homes]
+        for number, home in enumerate(self.homes, start=1):
+            assert f"server {number} of 3" in run("join", home, *self.cards)
+        run("cards", folder / "servers.json", *self.cards, "--suite", "x25519", "--lost", "counts")
+        reference = Reference.from_counts([10] * CELLS)
+        reference.save(folder / "ref.json")
+        self.plan = folder / "plan.json"
+        plan = Plan(
+            population="phones",
+            reference=reference.fingerprint,
+            trust="servers",
+            servers=Servers.load(folder / "servers.json"),
+            budget=Budget(epsilon=1.0),
+            views=(AskedView(points=CELLS),),
+            questions=(Question(release="counts"),),
+        )
+        self.signed = SignedPlan.sign(plan, self.organiser)
+        self.plan.write_text(json.dumps(self.signed.to_dict()))
+
+
+@pytest.mark.slow
+def test_from_keys_to_a_signed_release(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    for home in made.homes:
+        run("accept", home, made.plan, "--budget", 1)
+
+    async def send() -> None:
+        sent = [reports(made.signed, counts=[4] * CELLS) for _ in range(30)]
+        for number, folder in enumerate(made.homes):
+            home = ServerHome(folder)
+            collector = Collector(home.tasks, home.intake("a"), ends=home.certificate_ends)
+            for message in sent:
+                assert (await call(collector, message[number]))[0] == 200
+
+    asyncio.run(send())
+    assert "30 reports" in run("status", made.homes[0])
+    words = [sys.executable, "-m", "fedprikl", "server", "answer"]
+    started = [
+        subprocess.Popen(
+            [*words, str(home), str(made.plan), "--wait", "60", "--json"], stdout=subprocess.PIPE
+        )
+        for home in made.homes
+    ]
+    printed = [json.loads(each.communicate()[0]) for each in started]
+    assert printed[0] == printed[1] == printed[2]
+    (path,) = (made.homes[1] / "releases").glob("*.json")
+    release = verify(path, plan=made.plan)
+    assert (len(release.signers), release.cohorts[0].included) == (3, 30)
+    fetched = ServerHome(made.homes[2]).release(made.signed.plan.fingerprint, 0)
+    assert Release.from_bytes(fetched or "") == release
+    assert "this is that release" in run("answer", made.homes[0], made.plan)
+    told = json.loads(run("status", made.homes[0], "--json"))
+    assert (told["server"], told["reports"][0]["held"], len(told["releases"])) == (1, 0, 1)
+    assert told["epsilon_left"]["phones"] < 0.01
+    assert "answered" in run("status", made.homes[0])
+
+
+def test_plans_beyond_the_limits_are_refused(tmp_path: Path) -> None:
+    made = Operators(tmp_path, **{"largest-epsilon": 0.5})
+    assert "exceed the limits" in fails("accept", made.homes[0], made.plan)
+    other = SignedPlan.sign(made.signed.plan, SigningKey.generate())
+    made.plan.write_text(json.dumps(other.to_dict()))
+    assert "not signed by the organiser" in fails("accept", made.homes[0], made.plan)
+    assert "has not accepted the plan" in fails("answer", made.homes[0], made.plan)
+
+
+def test_cards_must_be_those_of_the_three(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    first, second, third = made.cards
+    assert "each with a key of its own" in fails("join", made.homes[0], first, second, second)
+    assert "this one is one of them" in fails("join", made.homes[0], second, third, second)
+    card = json.loads(first.read_text())
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(card | {"signing": 64 * "0"}))
+    assert "does not have the key that signs" in fails("join", made.homes[1], forged, second, third)
+    swapped = tmp_path / "swapped.json"
+    run("cards", swapped, second, first, third)
+    assert "already" in fails(
+        *("init", made.homes[0], "--address", "https://a", "--peer", "a:1"),
+        *("--organiser", made.organiser.public),
+    )
+
+
+def test_plan_of_another_order_is_refused(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    run("cards", tmp_path / "servers.json", *reversed(made.cards), "--suite", "x25519")
+    plan = replace(made.signed.plan, servers=Servers.load(tmp_path / "servers.json"))
+    made.plan.write_text(json.dumps(SignedPlan.sign(plan, made.organiser).to_dict()))
+    assert "other servers than these three, or another order" in fails(
+        "accept", made.homes[0], made.plan
+    )
+
+
+@pytest.mark.parametrize("address", ["http://one.example", "https://", "one"])
+def test_address_is_one_of_https(tmp_path: Path, address: str) -> None:
+    words = ("--peer", "a:1", "--organiser", SigningKey.generate().public)
+    fails("init", tmp_path / "s", "--address", address, *words)
+    assert not (tmp_path / "s" / "card.json").exists()
+
+
+def test_folder_of_no_server(tmp_path: Path) -> None:
+    assert "does not know the other two" in fails("status", tmp_path)
