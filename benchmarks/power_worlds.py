@@ -26,7 +26,8 @@ SKEW = 0.01
 DOMAINS = ("lognormal", "digits", "flights", "bimodal", "zipf")
 KINDS = ("smooth", "rare", "heavy")  # by cells of all sorts
 FEW_CELLS = ("fading", "growing", "contamination", "ordinal")  # by some cells, or to others
-TUNE = ("lognormal", "flights", "blocks, 300 ids", "sizes 1.5")  # names begin like this
+# Names begin like this.
+TUNE = ("lognormal", "flights", "blocks, 300 ids", "sizes 1.5", "giants 1.2")
 CARRIERS, AIRPORTS, HOURS, CLASSES = 8, 10, 5, 4  # of the flights
 PER_CLIENT = 100  # records, about
 REFERENCE_RECORDS = 100_000
@@ -206,9 +207,10 @@ BLOCKS = tuple(
     for clients in (40, 60, 120, 240)
 )
 SIZES = tuple(f"sizes {sigma}{ids}" for sigma in (1.5, 2) for ids in (", ids", ""))
+GIANTS = ("giants 1.2, 100 ids, 60 clients", "giants 1.4, 400 ids, 150 clients")
 FEW = ("2 cells", "5 cells", "zipf, 1,000 cells", "two records a cell", "bimodal")
 WRITERS = ("writers, one digit", "writers, all digits")  # with `--data`
-ALARMS = ("lognormal", "flights", *BLOCKS, *SIZES, *FEW)
+ALARMS = ("lognormal", "flights", *BLOCKS, *SIZES, *GIANTS, *FEW)
 
 
 def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
@@ -216,7 +218,8 @@ def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
 
     lognormal: 62 cells, unrelated records. flights: clients of latent classes. blocks: a client
     belongs to one category of a column and holds its cells only. sizes: unrelated records of
-    clients whose sizes are lognormal. Others: few, many or sparse cells.
+    clients whose sizes are lognormal. giants: clients of few cells each, whose sizes are Pareto's
+    with this exponent. Others: few, many or sparse cells.
     """
     if world in WRITERS:
         digit = int(rng.integers(10)) if "one" in world else None
@@ -224,6 +227,10 @@ def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
     if world.startswith("blocks"):
         ids, clients = (int(part.split()[0]) for part in world.split(", ")[1:])
         return _in_blocks(ids, clients, rng)
+    if world.startswith("giants"):
+        kind, *numbers = world.split(", ")
+        ids, clients = (int(part.split()[0]) for part in numbers)
+        return _of_giants(float(kind.split()[1]), ids, clients, rng)
     if world == "flights":
         flights = Flights.draw(rng)
         return _correlated(lambda n, r: flights.clients(n, PER_CLIENT, r), 1000, 200, rng)
@@ -253,6 +260,18 @@ def _in_blocks(ids: int, clients: int, rng: np.random.Generator) -> Source:
         for row, own in zip(held, chosen, strict=True):
             row[starts[own] : starts[own + 1]] = rng.multinomial(PER_CLIENT, inside[own])
         return held
+
+    return _correlated(draw, ids, clients, rng)
+
+
+def _of_giants(exponent: float, ids: int, clients: int, rng: np.random.Generator) -> Source:
+    """30 lognormal cells, of which a client holds few; one client may have half of all records."""
+    pi = domain("lognormal", 30, int(rng.integers(2**31)))
+
+    def draw(number: int, rng: np.random.Generator) -> Ints:
+        weights = _normal(rng.pareto(exponent, number) + 1)
+        sizes = 1 + rng.multinomial((PER_CLIENT - 1) * number, weights)
+        return rng.multinomial(sizes, rng.dirichlet(2 * pi, number))
 
     return _correlated(draw, ids, clients, rng)
 

@@ -24,6 +24,7 @@ from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.documents import readable
 from fedprikl.privacy import InsecureSeededNoise, Ledger
 from fedprikl.protocol import Invitation, SignedPlan, SigningKey, Step
+from fedprikl.store import Head
 from tests.monitoring.small_series import REFERENCE, World, over, plan_of
 from tests.plans import make_plan
 from tests.secure_sum.helpers import make_plan as make_sums
@@ -32,6 +33,7 @@ FOLDER = Path(__file__).with_name("1.0")
 AT = "2030-01-31T12:00:00+00:00"
 # Whoever made these files, the same keys: they protect nothing.
 KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"compatibility").digest()))
+LOGGED = Head(1, 64 * "0")  # of the log of a site
 RECORDS = Path("/site/records.csv")  # which is not opened: a memory knows records by their place
 KINDS: dict[str, dict[str, Any]] = {
     "aggregator": {"trust": "aggregator"},
@@ -128,7 +130,7 @@ def site() -> dict[str, Any]:
     for name in ("counted", "begun"):
         memory.begin(invited(name), most_counts=1, at=AT)
     memory.go_on("counted", Step.SHARE)
-    memory.count(invited("counted"), most_counts=1, at=AT)
+    memory.count(invited("counted"), most_counts=1, at=AT, log=lambda: LOGGED)
     return {}
 
 

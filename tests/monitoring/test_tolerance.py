@@ -12,6 +12,7 @@ from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 from fedprikl.monitoring.sequential import judge_series
 
 PI = np.array([0.22, 0.18, 0.16, 0.14, 0.12, 0.1, 0.05, 0.03])
+FLAG = np.array([0.99, 0.01])  # a column with a rare value
 SERIES, WEEKS, SD = 60, 26, 3.0
 
 
@@ -27,13 +28,14 @@ def moved(kind: str, tv: float) -> Floats:
 @cache
 def alarms(kind: str, tv: float, *, tolerance: float, records: int = 3000) -> int:
     """Of 60 series of half a year at a rate of 5%."""
-    reference = Reference.from_probabilities(PI)
+    pi, p = (FLAG, FLAG + tv * np.array([-1.0, 1.0])) if kind == "flag" else (PI, moved(kind, tv))
+    reference = Reference.from_probabilities(pi)
     view = MonitoredView(name="", points=reference.whole.points(), tolerance=tolerance)
-    p, found = moved(kind, tv), 0
+    found = 0
     for seed in range(SERIES):
         rng, periods = np.random.default_rng([5, seed]), []
         for number in range(WEEKS):
-            counts = rng.multinomial(records, p) + rng.normal(0, SD, 8)
+            counts = rng.multinomial(records, p) + rng.normal(0, SD, len(p))
             seen = NoisyCounts.of([*counts, 0.0], [records], [CountNoise(sd=SD)])
             periods.append(PeriodCounts(number=number, records=records, clients=40, views=(seen,)))
         verdict = judge_series([view], periods, false_alarm=0.05, per_year=WEEKS, horizon=WEEKS)
@@ -41,7 +43,7 @@ def alarms(kind: str, tv: float, *, tolerance: float, records: int = 3000) -> in
     return found
 
 
-@pytest.mark.parametrize("kind", ["one", "all"])
+@pytest.mark.parametrize("kind", ["one", "all", "flag"])
 def test_what_is_tolerated_raises_no_alarm(kind: str) -> None:
     """At a rate of 5%, 13 of 60 have a probability below 1e-5."""
     assert alarms(kind, 0.05, tolerance=0.05) <= 12
@@ -52,7 +54,7 @@ def test_that_check_would_catch_a_series_without_a_tolerance(kind: str) -> None:
     assert alarms(kind, 0.05, tolerance=0.0) == SERIES
 
 
-@pytest.mark.parametrize("kind", ["one", "all"])
+@pytest.mark.parametrize("kind", ["one", "all", "flag"])
 def test_drift_that_matters_is_found(kind: str) -> None:
     assert alarms(kind, 0.15, tolerance=0.05) > 50
 

@@ -251,7 +251,7 @@ def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
 
     Where a total variation is tolerated, that of the windows comes last.
     """
-    groupings = case.view.groupings
+    groupings, tolerance = case.view.groupings, case.view.tolerance
     found: dict[int, list[Floats]] = {length: [] for length in case.lengths}
     laws = {
         length: [case.statistic(grouping, length) for grouping in groupings] for length in found
@@ -259,11 +259,11 @@ def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
     for counts, rng in null_counts(case, same_clients=same_clients):
         total = np.cumsum(counts, axis=1)
         seen = [_tolerated(grouping, case, grouping.sums(total), rng) for grouping in groupings]
+        drifted = np.cumsum(_at_tolerance(case, counts, rng), axis=1) if tolerance else total
         for length in found:
             z = [law(_windows(sums, length)) for law, sums in zip(laws[length], seen, strict=True)]
-            if case.view.tolerance:
-                window = _windows(total, length)
-                z.append(total_variation(window, case.view.shares, length * case.records))
+            if tolerance:
+                z.append(_beyond(case, total, drifted, length))
             found[length].append(np.array(z))
     return {length: np.concatenate(parts, axis=1) for length, parts in found.items()}
 
@@ -273,12 +273,31 @@ def total_variation(counts: Floats, shares: Floats, records: Floats | float) -> 
 
         T = 1/2 sum_x | h_x / N - Pi_x |
 
-    By the triangle inequality T is at most the true total variation plus what T is without drift:
-    so T beyond a tolerance plus a high quantile of that shows a drift beyond the tolerance,
-    whatever cells it is in.
+    By the triangle inequality T is at most the true total variation plus how far the counts are
+    from the population: so T beyond a tolerance plus a high quantile of that is a drift beyond it.
     """
     seen = counts / np.asarray(records, dtype=np.float64)[..., None]
     return np.asarray(np.abs(seen - shares).sum(axis=-1) / 2)
+
+
+def _at_tolerance(case: NullCase, counts: Floats, rng: np.random.Generator) -> Floats:
+    """The counts, but records of as large a share as is tolerated are out of the domain.
+
+    A cell that has grown varies more than it did when it was rare.
+    """
+    moved = rng.binomial(case.records, min(case.view.tolerance, 1.0), counts.shape[:2])[..., None]
+    found = counts * (1 - moved / case.records)
+    found[..., -1:] += moved
+    return np.asarray(found)
+
+
+def _beyond(case: NullCase, total: Floats, drifted: Floats, length: int) -> Floats:
+    """How far T of windows is beyond the tolerance: without drift as if all T were, or at it."""
+    shares, records = case.view.shares, length * case.records
+    calm, moved = (
+        total_variation(_windows(each, length), shares, records) for each in (total, drifted)
+    )
+    return np.maximum(calm, moved - case.view.tolerance)
 
 
 def _windows(total: Floats, length: int) -> Floats:
