@@ -27,6 +27,13 @@ BARS: dict[str, tuple[tuple[str, str, float], ...]] = {
         ("flower_speedup", "at least", 20),
         ("growth", "at most", 1.5),
     ),
+    "servers_accuracy": (
+        ("power_ratio", "at most", 1.3),
+        ("kl_ratio", "at most", 1.6),
+        ("tv_ratio", "at most", 1.6),
+        ("mean_ratio", "at most", 1.25),
+        ("worst_none", "at most", 1),
+    ),
     "report_cost": (("client_ms", "at most", 1), ("payload_ratio", "at most", 1)),
 }
 
@@ -81,7 +88,7 @@ def _table_of(name: str, what: str, record: dict[str, Any]) -> str:
     if what == "numbers":
         plain = [(k, v) for k, v in result.items() if isinstance(v, int | float) and k != "seed"]
         return caption + _rows_table([{"number": k.replace("_", " "), "is": v} for k, v in plain])
-    return caption + _rows_table(result[what])
+    return caption + _rows_table(result.get(what, []))
 
 
 def _summary(results: dict[str, dict[str, Any]]) -> str:
