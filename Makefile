@@ -116,7 +116,7 @@ record: dev  ## write anew what tests compare with: public names, files of this 
 
 QUICK ?=
 results: dev  ## every benchmark with a fresh seed: results/ and docs/results.md; QUICK=1 takes a quarter of an hour
-	$(BIN)/python benchmarks/everything.py $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/everything.py $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA))
 
 mutants: dev  ## small mistakes in the core, one by one: how many do the tests notice?
 	$(BIN)/python -m tests.mutants.run

@@ -1,7 +1,7 @@
 """Which columns drifted: recall, false alarms, sizes, shifted cells and speed of the default plan.
 
     python benchmarks/columns.py [--json] [--seed S] [--quick]
-    python benchmarks/columns.py --read FILE [--json] [--write-docs]
+    python benchmarks/columns.py --read FILE [--json]
 
 Tables of 20 and 100 columns of 12 uneven categories, whose columns and records are independent or
 alike (`columns_worlds.py`). Plans are made as a user makes them; thresholds and the sizes of the
@@ -23,7 +23,7 @@ from typing import Any
 
 from columns_measures import Effort, measure_columns, measure_speed
 from columns_rivals import measure_rivals
-from columns_tables import TABLES, bars, write_docs
+from columns_tables import TABLES, bars
 from columns_worlds import WORLDS
 
 # columns, records, epsilon, nats
@@ -92,7 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="a small part, in two minutes")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--read", type=Path, help="the file of an earlier --json instead")
-    parser.add_argument("--write-docs", action="store_true", help="write tables into RESULTS.md")
     options = parser.parse_args(arguments)
     if options.read:
         result = json.loads(options.read.read_text(encoding="utf-8"))
@@ -100,8 +99,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         effort = Effort(seed=options.seed, **(QUICK if options.quick else {}))
         result = measure(effort, quick=options.quick, workers=options.workers)
-    if options.write_docs:
-        write_docs(result)
     if options.json:
         print(json.dumps(result, indent=1))
         return

@@ -1,20 +1,15 @@
-"""The bars that `columns.py` must hold, and their tables in benchmarks/RESULTS.md."""
+"""The bars that `columns.py` must hold, and their tables in docs/results.md."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from power_tables import (
-    RESULTS,
     Result,
     Rows,
     _at_least,
     _at_most,
     _table,
     bars_table,
-    write_tables,
 )
-
-BEGIN = "<!-- {}: written by `benchmarks/columns.py --write-docs` -->\n"
 
 
 def bars(result: Result) -> Rows:
@@ -135,8 +130,3 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "columns on raw data": evidently_table,
     "speed of columns": speed_table,
 }
-
-
-def write_docs(result: Result, path: Path = RESULTS) -> None:
-    """Replaces the tables between their marks."""
-    write_tables(result, TABLES, BEGIN, path)

@@ -1,6 +1,6 @@
 """How often populations without drift are called drifted, and which drift is found.
 
-    python benchmarks/false_alarms.py [--json] [--repetitions 400]
+    python benchmarks/false_alarms.py [--json] [--seed S] [--repetitions 400]
 
 fedprikl's verdict at a false-alarm rate of 1% and epsilon 1 (private) beside evidently's drift
 tests at their own defaults (raw data, no privacy; `pip install 'fedprikl[drift]'`). Both know the
@@ -39,6 +39,7 @@ from fedprikl.reference import Spread, distinct_points
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+SEED = [0]  # of all that is random: as `--seed` says
 EPSILON, DELTA, FALSE_ALARM, POWER = 1.0, 1e-6, 0.01, 0.95
 REFERENCE_RECORDS = 100_000
 PER_REFERENCE = 20  # populations
@@ -73,7 +74,7 @@ class Known:
 
     def __init__(self, case: Case, seed: int) -> None:
         self.case = case
-        rng = np.random.default_rng([1, seed])
+        rng = np.random.default_rng([1, seed, *SEED])
         self.reference = self._reference(rng)
         known = self.reference.probabilities
         asked = min(case.asked, int(np.count_nonzero(known)))
@@ -149,7 +150,7 @@ class Verdicts:
         return float(np.exp(np.interp(POWER, powers, np.log(grid))))
 
     def _power(self, drift: float, draws: int) -> float:
-        rng, points = np.random.default_rng(3), self.points
+        rng, points = np.random.default_rng([3, *SEED]), self.points
         held, _ = drifted(self.case, drift, draws, rng)
         scores = SCORE(np.array(held)[:, points.cells], points.pi, self.records)
         values = NullValues((scores @ points.weights)[:, None], self.mechanism)
@@ -212,7 +213,7 @@ def records_of(held: Ints) -> Ints:
 
 def run_case(case: Case, repetitions: int, notes: list[str]) -> list[dict[str, Any]]:
     """One row per method."""
-    rng, first = np.random.default_rng(4), Known(case, 0)
+    rng, first = np.random.default_rng([4, *SEED]), Known(case, 0)
     private = Verdicts(first, first.spread)
     drift = private.smallest_drift(max(repetitions, 100))
     flagged: dict[str, list[int]] = {}
@@ -267,7 +268,7 @@ def evidently(reference: Reference, example: Ints, notes: list[str]) -> dict[str
         if note not in notes:
             notes.append(note)
         return {}
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng([5, *SEED])
     known = records_of(reference.whole.mass[:-1].astype(np.int64))
     few = rng.choice(known, 1000, replace=False)
     named = {f"evidently {method}": (known, method) for method in evidently_drift.METHODS}
@@ -285,13 +286,15 @@ def evidently(reference: Reference, example: Ints, notes: list[str]) -> dict[str
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then prints a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of all that is random")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--repetitions", type=int, default=400)
     options = parser.parse_args(arguments)
+    SEED[:] = [options.seed]
     notes: list[str] = []
     rows = [row for case in CASES for row in run_case(case, options.repetitions, notes)]
     if options.json:
-        print(json.dumps({"cases": rows, "notes": notes}))
+        print(json.dumps({"seed": options.seed, "cases": rows, "notes": notes}))
         return
     for row in rows:
         found = "-" if row["found"] is None else f"{row['found']:.1%}"

@@ -1,6 +1,6 @@
 """Laplace against Gaussian noise in shares: its spread, the error it leaves, what a share costs.
 
-    python benchmarks/noise_in_shares.py [--json] [--clients 3579] [--pairs 90]
+    python benchmarks/noise_in_shares.py [--json] [--seed S] [--clients 3579] [--pairs 90]
 
 One cohort of made-up handwriting, 250 points, delta 1e-6; 80% of the clients are counted on as
 honest and present, and 95% are in the sum. The error is the mean absolute one over pairs of digits,
@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part o
 
 from experiments.handwriting import Digits, synthetic_handwriting
 
+SEED = [0]  # of all that is random: as `--seed` says
 POINTS, DELTA, SKEW, ENTRIES = 250, 1e-6, 0.01, 500
 EPSILONS = (1.0, 0.5, 0.1)
 
@@ -52,7 +53,8 @@ def compare(digits: Digits, pairs: int, epsilon: float, kind: Any) -> dict[str, 
     noise = calibrate(SharedCounts(shares=shares), epsilon=epsilon, delta=DELTA, law=kind)
     chosen = list(permutations(range(10), 2))[:pairs]
     errors = [  # both kinds are asked the same points
-        estimate_error(digits, pair, noise, np.random.default_rng(pair)) for pair in chosen
+        estimate_error(digits, pair, noise, np.random.default_rng([*SEED, *pair]))
+        for pair in chosen
     ]
     return {
         "epsilon": epsilon,
@@ -99,10 +101,12 @@ def auto_choices() -> list[dict[str, Any]]:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of all that is random")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--clients", type=int, default=3579)
     parser.add_argument("--pairs", type=int, default=90)
     options = parser.parse_args()
+    SEED[:] = [options.seed]
     digits = synthetic_handwriting(writers=options.clients)
     cost = share_cost(options.clients)
     rows = [
@@ -112,7 +116,7 @@ def main() -> None:
     ]
     choices = auto_choices()
     if options.json:
-        print(json.dumps({"comparison": rows, "auto": choices, **cost}))
+        print(json.dumps({"seed": options.seed, "comparison": rows, "auto": choices, **cost}))
         return
     for row in [*rows, *choices, cost]:
         print("  ".join(f"{name}: {value}" for name, value in row.items()))

@@ -2,7 +2,7 @@
 
     python benchmarks/power.py [--json] [--seed S] [--quick] [--data DIR]
     python benchmarks/power.py --only alarms,power --worlds blocks,lognormal [--json]
-    python benchmarks/power.py --read FILE[,FILE] [--json] [--write-docs]
+    python benchmarks/power.py --read FILE[,FILE] [--json]
 
 Beside a chi-square test of the raw counts and a textbook noisy histogram. All numbers come from
 simulated populations and from plans made as a user makes them; `--seed` changes all that is random.
@@ -37,7 +37,7 @@ from power_measures import (
     measure_series,
     measure_speed,
 )
-from power_tables import NAMES, TABLES, bars, is_empty, write_docs
+from power_tables import NAMES, TABLES, bars, is_empty
 from power_worlds import ALARMS, WRITERS
 
 EPSILONS, TRUSTS, UNITS = (1.0, 0.1), ("aggregator", "none"), ("record", "client")
@@ -188,7 +188,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help=f"tables, of {', '.join(NAMES)}")
     parser.add_argument("--worlds", default="", help="whose names begin so, with commas")
     parser.add_argument("--read", help="files of earlier --json instead, with commas")
-    parser.add_argument("--write-docs", action="store_true", help="write tables into RESULTS.md")
     options = parser.parse_args(arguments)
     if options.read:
         result = read(options.read.split(","))
@@ -197,8 +196,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         effort = Effort(seed=options.seed, data=options.data, **extent)
         listed = chosen(tasks(effort, quick=options.quick), options.only, options.worlds)
         result = measure(effort, listed, quick=options.quick, workers=options.workers)
-    if options.write_docs:
-        write_docs(result)
     if options.json:
         print(json.dumps(result, indent=1))
         return

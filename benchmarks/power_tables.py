@@ -1,20 +1,17 @@
-"""The bars that must hold, and their tables in benchmarks/RESULTS.md."""
+"""The bars that must hold, and their tables in docs/results.md."""
 
 import math
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 Rows = list[dict[str, Any]]
 Result = dict[str, Any]
-RESULTS = Path(__file__).parent / "RESULTS.md"
 KINDS = ("smooth", "rare", "heavy", "fading", "growing", "contamination", "ordinal")
 NAMES = ("power", "printed", "outside", "errors", "alarms", "series", "coverage", "ranges", "speed")
 LIMITS = {  # of the smallest drift over that of chi-square: epsilon, least records, kinds
     (1.0, 5_000): {"smooth": 1.3, "rare": 1.6, "heavy": 2.2, "fading": 2.0, "growing": 5.0},
     (0.1, 30_000): {"smooth": 2.0, "rare": 3.5, "heavy": 4.5, "fading": 5.0, "growing": 12.0},
 }
-BEGIN, END = "<!-- {}: written by `benchmarks/power.py --write-docs` -->\n", "<!-- end of {} -->"
 
 
 def bars(result: Result) -> Rows:
@@ -275,33 +272,9 @@ TABLES: dict[str, Callable[[Result], str]] = {
 }
 
 
-def write_docs(result: Result, path: Path = RESULTS) -> None:
-    """Replaces the tables between their marks."""
-    write_tables(result, TABLES, BEGIN, path)
-
-
-def write_tables(
-    result: Result, tables: dict[str, Callable[[Result], str]], mark: str, path: Path
-) -> None:
-    """Replaces each table between its marks, in one page. One without rows stays as it was."""
-    text = path.read_text(encoding="utf-8")
-    for name, table in tables.items():
-        if is_empty(found := table(result)):
-            continue
-        begin, end = mark.format(name), END.format(name)
-        start = text.index(begin) + len(begin)
-        text = text[:start] + _caption(result) + found + text[text.index(end, start) :]
-    path.write_text(text, encoding="utf-8")
-
-
 def is_empty(table: str) -> bool:
     """Whether there are no rows below its head."""
     return table.count("\n") <= 2
-
-
-def _caption(result: Result) -> str:
-    """Which run a table is from; below a quick one, limits of rates are wide."""
-    return f"Seed {result['seed']}{', `--quick`' if result['quick'] else ''}:\n\n"
 
 
 def _grouped(rows: Rows, keys: tuple[str, ...]) -> list[tuple[tuple[Any, ...], Rows]]:

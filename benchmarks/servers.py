@@ -1,6 +1,6 @@
 """What three servers cost: a client, a server's core, its disk, and the answer.
 
-    python benchmarks/servers.py [--json] [--quick] [--million]
+    python benchmarks/servers.py [--json] [--quick] [--million] [--accuracy]
 
 client_ms                CPU milliseconds of one report beyond counting (hybrid suite)
 payload_bytes            bytes of its three messages
@@ -14,7 +14,10 @@ growth                   CPU time per report of a server, at the end over that a
                          collector from 10^4 to 10^5 reports over HTTPS, of the roles from 10^4 to
                          10^5, with --million to 10^6
 peak_mib                 the most memory of a collector, and of a server that answers
-power_ratio, kl_ratio    are those of `benchmarks/servers_accuracy.py`, if it is there
+intake_cpu_ms            CPU milliseconds of the collector for a report, on connections that are
+                         kept; `fresh` has the same if each report has a connection of its own
+power_ratio, kl_ratio    with --accuracy: how exact three servers are beside a trusted aggregator
+                         (benchmarks/servers_accuracy.py; takes long)
 
 The reports have 421 cells. --quick takes a tenth of everything.
 """
@@ -39,6 +42,7 @@ from typing import Any
 import federation
 import numpy as np
 import report_cost
+import servers_accuracy
 
 from fedprikl.deployment.servers.home import Limits, ServerHome, Task
 from fedprikl.deployment.servers.meeting import open_rows
@@ -119,36 +123,43 @@ def reports_per_core_second(task: Task, sent: Sequence[bytes]) -> float:
     return len(sent) / (time.process_time() - start)
 
 
-async def _send(port: int, roots: str, queue: list[bytes]) -> None:
-    """One connection that is kept; reports one after the other."""
-    context = ssl.create_default_context(cafile=roots)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+async def _send(port: int, roots: str, queue: list[bytes], fresh: bool) -> None:
+    """Reports one after the other, on one connection that is kept, or on one each."""
+    context, kept = ssl.create_default_context(cafile=roots), list[Any]()
     while queue:
         body = queue.pop()
+        if fresh or not kept:
+            if kept:
+                kept[1].close()
+            kept = list(await asyncio.open_connection("127.0.0.1", port, ssl=context))
+        reader, writer = kept
         head = f"POST /v1/reports HTTP/1.1\r\nHost: s\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         answer = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(int(answer.partition(b"content-length:")[2].split()[0]))
         if b" 200 " not in answer[:20]:
             raise RuntimeError(answer.decode())
-    writer.close()
+    if kept:
+        kept[1].close()
 
 
-def _sender(port: int, roots: str, bodies: list[bytes]) -> None:
+def _sender(port: int, roots: str, bodies: list[bytes], fresh: bool) -> None:
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
-                group.create_task(_send(port, roots, bodies))
+                group.create_task(_send(port, roots, bodies, fresh))
 
     asyncio.run(run())
 
 
-def intake_seconds(home: ServerHome, port: int, bodies: Sequence[bytes]) -> float:
+def intake_seconds(
+    home: ServerHome, port: int, bodies: Sequence[bytes], *, fresh: bool = False
+) -> float:
     """Until all of them are acknowledged, sent by processes of their own."""
     context, roots = multiprocessing.get_context("fork"), str(home.folder / "ca.pem")
     start = time.perf_counter()
     senders = [
-        context.Process(target=_sender, args=(port, roots, list(bodies[i::SENDERS])))
+        context.Process(target=_sender, args=(port, roots, list(bodies[i::SENDERS]), fresh))
         for i in range(SENDERS)
     ]
     for sender in senders:
@@ -186,8 +197,12 @@ def intake(folder: Path, few: int, many: int) -> dict[str, float]:
         while done < many:  # in parts: all of them would not fit into memory
             bodies, before = list(messages(signed, 2, few)), cpu_seconds(process.pid)
             seconds.append(intake_seconds(homes[1], port, bodies) / few)
-            busy.append(cpu_seconds(process.pid) - before)
+            busy.append((cpu_seconds(process.pid) - before) / few)
             done += few
+        bodies, before = list(messages(signed, 2, few // 10)), cpu_seconds(process.pid)
+        intake_seconds(homes[1], port, bodies, fresh=True)
+        alone = (cpu_seconds(process.pid) - before) / len(bodies)
+        done += len(bodies)
         status = Path(f"/proc/{process.pid}/status").read_text()
         peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     finally:
@@ -199,6 +214,8 @@ def intake(folder: Path, few: int, many: int) -> dict[str, float]:
     return {
         "per_second": 1 / float(np.median(seconds)),
         "growth": busy[-1] / busy[0],
+        "cpu_ms": 1000 * float(np.median(busy)),
+        "fresh": 1000 * alone,
         "peak_mib": peak,
         "reports": done,
     }
@@ -267,6 +284,8 @@ def measured(*, tenth: bool, million: bool) -> dict[str, Any]:
         "hybrid": speed["hybrid", 2],
         "server_1": speed["x25519", 1],
         "intake_per_second": taken["per_second"],
+        "intake_cpu_ms": taken["cpu_ms"],
+        "fresh": taken["fresh"],
         "clients": clients,
         "seconds": seconds,
         "ratio": seconds / beside,
@@ -274,18 +293,7 @@ def measured(*, tenth: bool, million: bool) -> dict[str, Any]:
         "growth_intake": taken["growth"],
         "growth_roles": roles["growth"],
         "peak_mib": max(taken["peak_mib"], roles["peak_mib"]),
-        **accuracy(),
     }
-
-
-def accuracy() -> dict[str, float]:
-    """Beside a trusted aggregator, if that benchmark is there."""
-    try:
-        import servers_accuracy
-    except ImportError:
-        return {}
-    found: dict[str, float] = servers_accuracy.ratios()
-    return found
 
 
 def main() -> None:
@@ -294,8 +302,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     parser.add_argument("--million", action="store_true", help="roles up to 10^6 reports")
+    parser.add_argument("--accuracy", action="store_true", help="beside a trusted aggregator too")
     options = parser.parse_args()
     found = measured(tenth=options.quick, million=options.million)
+    if options.accuracy:
+        exact = servers_accuracy.accuracy(quick=options.quick)
+        found |= {name: exact[name] for name in ("power_ratio", "kl_ratio")}
     if options.json:
         print(json.dumps(found))
         return

@@ -160,16 +160,16 @@ class Loopback:
         """Registers and starts one SuperNode per node config."""
         for number, config in zip(self.register(len(settings)), settings, strict=True):
             site = self.site(number)
-            known = {"data", "reference", "organiser"}
-            extra = [f"--set {key}={json.dumps(config[key])}" for key in config if key not in known]
+            own = {"identity": "identity.pem", "roster": "roster.txt", "ledger": "ledger.db"}
+            for name in own.keys() & config.keys():
+                (site / own[name]).symlink_to(str(config[name]))
             self.start(
                 site.name,
-                f"nice -n {self._niceness} {BIN / 'fedprikl'} site 127.0.0.1:{self.port} "
-                + " ".join(extra),
+                f"nice -n {self._niceness} {BIN / 'fedprikl'} site run 127.0.0.1:{self.port}",
                 {
                     "root-certificates": self.relay / "ca.pem",
                     "node-key": site / "node",
-                    **{key: config[key] for key in known},
+                    **{key: config[key] for key in ("data", "reference", "policy")},
                     "health-port": 0,
                 },
                 home=site,

@@ -1,6 +1,8 @@
 """A small population in files: a public table, and one table per site that has drifted from it."""
 
 import json
+import tomllib
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl.deployment.settings import Home
+from fedprikl.documents import digest
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     AskedView,
@@ -25,7 +28,9 @@ from fedprikl.reference import Reference
 __all__ = [
     "node_configs",
     "set_up_aggregator",
+    "with_policy",
     "write_plan",
+    "write_policy",
     "write_roster",
     "write_rows",
     "write_sites",
@@ -109,19 +114,39 @@ def write_roster(folder: Path, files: list[Path], *, budget: float = 10.0) -> Ro
     return Roster.load(Home(folder).roster)
 
 
-def node_configs(folder: Path, files: list[Path]) -> list[dict[str, str | float]]:
-    """What each site tells its SuperNode."""
+def node_configs(folder: Path, files: list[Path], **limits: Any) -> list[dict[str, str]]:
+    """What each site tells its SuperNode. Limits are those of its policy, like `most_counts=2`."""
     home, organiser = Home(folder), SigningKey.load(folder / "organiser.pem").public
     known = home.roster.exists()
+    policy = write_policy(folder, organiser, **limits)
     return [
         {
             "data": str(file),
             "reference": str(home.reference),
-            "organiser": organiser,
+            "policy": str(policy),
             **(_membership(home, file) if known else {}),
         }
         for file in files
     ]
+
+
+def write_policy(folder: Path, organiser: str, **limits: Any) -> Path:
+    """A policy.toml under a name of its own: whoever has an older one keeps it."""
+    own = {"approve": "always"} | limits
+    lines = [f"{name.replace('_', '-')} = {json.dumps(value)}" for name, value in own.items()]
+    text = "\n".join([*lines, "[organisers]", f'"small world" = "{organiser}"', ""])
+    path = folder / f"policy-{digest([text])[:16]}.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def with_policy(config: Mapping[str, Any], **limits: Any) -> dict[str, Any]:
+    """The node config with other limits in its policy."""
+    path = Path(str(config["policy"]))
+    found = tomllib.loads(path.read_text(encoding="utf-8"))
+    (organiser,) = found.pop("organisers").values()
+    own = {name.replace("-", "_"): value for name, value in found.items()} | limits
+    return {**config, "policy": str(write_policy(path.parent, organiser, **own))}
 
 
 def _membership(home: Home, file: Path) -> dict[str, str]:

@@ -35,7 +35,6 @@ INCLUDED = {
     "CODE_OF_CONDUCT.md": "project/conduct.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
-    "benchmarks/RESULTS.md": "project/measured.md",
     "experiments/paper/RESULTS.md": "project/results.md",
 }
 

@@ -1,6 +1,6 @@
 """The metrics of a series and of an aggregator, from the tables that write them."""
 
-from fedprikl.deployment import progress as aggregator
+from fedprikl.deployment import round_metrics as aggregator
 from fedprikl.monitoring.metrics import METRICS, PREFIX
 
 

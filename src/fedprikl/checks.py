@@ -1,8 +1,9 @@
 """Checks of what comes in from outside. Each returns the clean value or says what to do."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,14 @@ def check_false_alarm(value: float) -> float:
             f"A false-alarm rate lies between {LEAST_FALSE_ALARM} and 0.5, got {rate}."
         )
     return rate
+
+
+def check_names(given: Collection[str], known: Collection[str], what: str) -> None:
+    """Refuses a setting that nobody reads: a limit that is misspelt would not hold."""
+    plain = {name.lower(): name for name in known}
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name.lower(), plain, n=1)
+            names = ", ".join(sorted(known))
+            advice = f"Did you mean {plain[near[0]]}?" if near else f"There are: {names}."
+            raise InvalidInputError(f"There is no setting {name!r:.80} {what}. {advice}")

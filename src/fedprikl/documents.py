@@ -5,7 +5,8 @@ import hashlib
 import json
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -53,6 +54,15 @@ def read_file(path: str | Path, what: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise InvalidInputError(f"Cannot read the {what} {path}: {error.strerror}.") from None
+
+
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """What is wrong with a document names its file."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 Step = Callable[[dict[str, Any]], dict[str, Any]]

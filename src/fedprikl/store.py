@@ -332,9 +332,12 @@ class Store(AbstractContextManager["Store"]):
             self.append(body)
 
     def keep_document(self, body: bytes) -> str:
-        """Puts a document beside the entries, inside `writing()`; its hash, for an entry."""
+        """Puts a document beside the entries, inside `writing()`; its hash, for an entry.
+
+        One that is there already stays.
+        """
         document = hashlib.sha256(body).hexdigest()
-        self.connection.execute("INSERT INTO documents VALUES (?, ?)", (document, body))
+        self.connection.execute("INSERT OR IGNORE INTO documents VALUES (?, ?)", (document, body))
         return document
 
     def document(self, document: str) -> bytes | None:

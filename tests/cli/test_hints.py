@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl import libraries
+from fedprikl import Reference, libraries
 from tests.cli.test_round_commands import call, fails
 
 
@@ -36,3 +36,52 @@ def test_the_demo_names_the_extra_before_it_says_anything(
     assert said.startswith("fedprikl: This needs scipy")
     assert "fedprikl[plan]" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_in_another_encoding_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "town,size\nZürich,1\nBern,2\n"
+    for name, content in (("a.csv", text), ("b.csv", text.replace("town", "Städte"))):
+        Path(name).write_text(content, encoding="latin-1")
+        line = ("reference", name, "-o", f"{name}.json")
+        assert "--encoding cp1252" in fails(monkeypatch, capsys, *line)
+        call(*line, "--encoding", "cp1252")
+
+
+def test_what_can_be_asked_is_listed_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Reference.from_counts([5, 5]).save("ref.json")
+    line = ("plan", "ref.json", "--clients", "5", "--records", "50", "--ask", "lk")
+    said = fails(monkeypatch, capsys, *line)
+    assert "kl, psi" in said
+    assert "'columns'" in said
+
+
+@pytest.mark.parametrize("command", ["estimate plan.json .", "verify plan.json", "audit plan.json"])
+@pytest.mark.parametrize("text", ['{"a":', "{}"])
+def test_a_corrupt_document_names_its_file(
+    command: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plan.json").write_text(text)
+    assert "plan.json: " in fails(monkeypatch, capsys, *command.split())
+
+
+def test_a_time_column_without_times_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text in ("carrier", "1960-01-01"):
+        Path("a.csv").write_text("plan,day\n" + f"a,{text}\nb,{text}\n" * 20)
+        said = fails(
+            monkeypatch, capsys, "reference", "a.csv", "-o", "ref.json", "--time-column", "day"
+        )
+        assert "40 rows of column 'day' have no time" in said

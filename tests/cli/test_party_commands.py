@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deploy.small_world import write_policy
 from typer.testing import CliRunner
 
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
@@ -32,7 +33,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path / "home"))
     found: dict[str, Any] = {}
 
-    def run_party(name: str, home: Path, children: Any, *, health_port: int) -> None:
+    def run_party(name: str, home: Path, children: Any, *, health_port: int, **_: object) -> None:
         with private_folder(home, name) as private:
             made = {child.name: child for child in children(private)}
             files = {path.name: path.stat().st_mode & 0o777 for path in private.iterdir()}
@@ -55,9 +56,9 @@ def site(started: dict[str, Any]) -> list[str]:
     for name in ("ca.pem", "records.csv", 'odd".csv'):
         Path(name).write_text("x")
     write_node_key(Path("node"))
-    key = SigningKey.generate().public
-    words = f"--root-certificates ca.pem --node-key node --data records.csv --organiser {key}"
-    return ["site", ADDRESS, *words.split(), "--reference", "ref.json"]
+    write_policy(Path(), SigningKey.generate().public).rename("policy.toml")
+    words = "--root-certificates ca.pem --node-key node --data records.csv --policy policy.toml"
+    return ["site", "run", ADDRESS, *words.split(), "--reference", "ref.json"]
 
 
 def option(child: Child, name: str) -> str:
@@ -68,8 +69,7 @@ def option(child: Child, name: str) -> str:
 def test_a_site_is_a_supernode_and_an_executor_that_know_each_other(
     site: list[str], started: dict[str, Any]
 ) -> None:
-    more = ["--set", "largest-epsilon=0.5", "--set", "population=north", "--poll", "2"]
-    result = runner.invoke(app, [*site, *more])
+    result = runner.invoke(app, [*site, "--poll", "2"])
     assert result.exit_code == 0, result.output
     said = result.stderr.replace("\n", " ")
     assert f"The relay {ADDRESS} cannot be reached: it is made up. Starting all the same" in said
@@ -80,8 +80,8 @@ def test_a_site_is_a_supernode_and_an_executor_that_know_each_other(
     assert option(node, "--ssl-ca-certfile") == option(executor, "--root-certificates")
     assert option(executor, "--address") == f"127.0.0.1:{option(node, '--port')}"
     assert option(executor, "--poll") == "2.0"
-    assert "largest-epsilon=0.5" in option(node, "--node-config")
-    assert 'population="north"' in option(node, "--node-config")
+    policy = Path("policy.toml").resolve()
+    assert f'policy="{policy}"' in option(node, "--node-config")
     assert started["files"]["secret"] == started["files"]["server.key"] == 0o600
     assert "--insecure" not in node.command
     assert "--ledger" not in executor.command
@@ -108,22 +108,9 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
         (("--root-certificates", "."), "is a folder, no certificate file"),
         (("--data", "none"), "no file or folder of records none"),
         (("--reference", "none"), "none"),
-        (("--set", "largest-epsilon=much"), "`largest-epsilon` is a finite number"),
-        (("--set", "largest-epsilon"), "Write name=value"),
-        (("--set", "population="), "Leave a setting out instead of leaving it empty."),
-        (("--set", "population=''"), "`population` is empty"),
-        (("--set", "largest-epsilon=1\nlargest-delta=1e-9"), "on one line"),
-        (("--set", "largest-epsilon=0"), "Give a number above 0"),
-        (("--set", f"organiser={'ab' * 32}"), "--organiser and --set organiser=... say the same"),
-        (("--set", "data=ref.json"), "--data and --set data=... say the same"),
-        (("--set", "largest_epsilon=0.1"), "Did you mean largest-epsilon?"),
-        (("--set", "require_roster=true"), "Did you mean require-roster?"),
-        (("--set", "bogus=1"), "There is no setting 'bogus' of a site. There are: data, identity"),
-        (("--set", 'population=a"b'), "Flower cannot carry the setting `population`"),
-        (("--set", "population=\U0001f600"), "Flower cannot carry the setting `population`"),
-        (("--set", f"most-counts={2**63}"), "Flower cannot carry the setting `most-counts`"),
         (("--data", 'odd".csv'), "Flower cannot carry the setting --data"),
-        (("--organiser", "nothex"), "The setting --organiser is no public key"),
+        (("--policy", "none"), "There is no policy"),
+        (("--policy", "records.csv"), "no TOML file"),
         (("--trusted-entities", "none"), "trusted entities"),
     ],
 )
@@ -157,7 +144,7 @@ def test_a_misspelt_variable_of_the_environment_starts_no_party(
 def test_an_address_has_a_port(
     site: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site[1] = "relay.example.org"
+    site[2] = "relay.example.org"
     assert "Write host:port" in fails(monkeypatch, capsys, *site)
 
 

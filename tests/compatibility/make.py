@@ -20,10 +20,12 @@ import polars as pl
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedprikl as fk
+from fedprikl.deployment.policy import policy_text
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.documents import readable
 from fedprikl.privacy import InsecureSeededNoise, Ledger
 from fedprikl.protocol import Invitation, SignedPlan, SigningKey, Step
+from fedprikl.store import Head
 from tests.monitoring.small_series import REFERENCE, World, over, plan_of
 from tests.plans import make_plan
 from tests.secure_sum.helpers import make_plan as make_sums
@@ -32,11 +34,13 @@ FOLDER = Path(__file__).with_name("1.0")
 AT = "2030-01-31T12:00:00+00:00"
 # Whoever made these files, the same keys: they protect nothing.
 KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"compatibility").digest()))
+LOGGED = Head(1, 64 * "0")  # of the log of a site
 RECORDS = Path("/site/records.csv")  # which is not opened: a memory knows records by their place
 KINDS: dict[str, dict[str, Any]] = {
     "aggregator": {"trust": "aggregator"},
     "none": {"trust": "none"},
     "client": {"unit": "client"},
+    "servers": {"trust": "servers"},
 }
 SITE_PLAN = SignedPlan.sign(
     make_plan(
@@ -123,12 +127,14 @@ def invited(round_id: str) -> Invitation:
 
 
 def site() -> dict[str, Any]:
-    """The memory of a site that was counted once, and has begun another round."""
+    """A policy, and the memory of a site that was counted once and has begun another round."""
+    text = policy_text({"hospitals": KEY.public}, require_roster=True)
+    Path("policy.toml").write_text(text)
     memory = SiteMemory(Path("site.db"), RECORDS)
     for name in ("counted", "begun"):
         memory.begin(invited(name), most_counts=1, at=AT)
     memory.go_on("counted", Step.SHARE)
-    memory.count(invited("counted"), most_counts=1, at=AT)
+    memory.count(invited("counted"), most_counts=1, at=AT, log=lambda: LOGGED)
     return {}
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import fedprikl as fk
+from fedprikl.deployment.policy import load_policy
 from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.errors import PolicyRefusal
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Plan, Step
 from fedprikl.protocol.noised_round import NoisedRound
-from tests.compatibility.make import AT, FOLDER, KEY, KINDS, RECORDS, invited
+from tests.compatibility.make import AT, FOLDER, KEY, KINDS, LOGGED, RECORDS, invited
 from tests.monitoring.small_series import World, over, quick_folder
 
 RELEASED = sorted(path for path in FOLDER.parent.glob("[0-9]*.*") if path.is_dir())
@@ -108,6 +109,13 @@ def test_a_series_goes_on(made: Path) -> None:
         assert ledger.account("clients").spent >= known["spent"] * (1 - ROUNDING)
 
 
+def test_a_policy_says_what_it_said(made: Path) -> None:
+    found = load_policy(made / "policy.toml")
+    assert found.organisers == {"hospitals": KEY.public}
+    assert (found.approve, found.epsilon_per_year) == ("always", 2.0)
+    assert found.limits.require_roster is True
+
+
 def test_a_site_remembers(made: Path) -> None:
     memory = SiteMemory(made / "site.db", RECORDS)
     assert len(read_memory(made / "site.db").rounds) == 2
@@ -115,5 +123,5 @@ def test_a_site_remembers(made: Path) -> None:
         with pytest.raises(PolicyRefusal, match="answered already"):
             memory.begin(invited(name), most_counts=9, at=AT)
     memory.go_on("begun", Step.SHARE)
-    with pytest.raises(PolicyRefusal, match="counted as often"):
-        memory.count(invited("begun"), most_counts=9, at=AT)
+    with pytest.raises(PolicyRefusal, match="as often as"):
+        memory.count(invited("begun"), most_counts=9, at=AT, log=lambda: LOGGED)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.small_world import node_configs, set_up_aggregator, write_sites
+from deploy.small_world import node_configs, set_up_aggregator, with_policy, write_sites
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
@@ -50,6 +50,12 @@ class FakeGrid(Grid):
     alter: Callable[[Message, Message], list[Message]] = lambda _asked, answer: [answer]
     carried: list[Message] = field(default_factory=list)  # all a relay ever sees
     _queue: dict[str, tuple[float, Message]] = field(default_factory=dict)
+
+    def limit(self, *nodes: int, **limits: Any) -> None:
+        """Changes the policies of nodes, like `limit(7, largest_epsilon=0.5)`."""
+        for node in nodes:
+            config = self.contexts[node].node_config
+            config.update(with_policy(config, **limits))
 
     def set_run(self, run: object) -> None: ...
 
@@ -113,10 +119,9 @@ class FakeFederation:
         monkeypatch.setenv("FEDPRIKL_HOME", str(folder / "site"))  # of the clients' memory
         return cls(home, files)
 
-    def grid(self, **node: str | float) -> FakeGrid:
+    def grid(self, **limits: Any) -> FakeGrid:
         """Fresh processes of the same sites; `most_counts=2` and the like for all of them."""
-        more = {name.replace("_", "-"): value for name, value in node.items()}
-        configs = [config | more for config in node_configs(self.home, self.files)]
+        configs = node_configs(self.home, self.files, **limits)
         return FakeGrid(
             {
                 number: Context(

@@ -254,8 +254,8 @@ def test_answers_to_another_invitation_do_not_open(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"epsilon": 3.0}, "epsilon 3 and delta 1e-06 exceed the limits 2 and 1e-05"),
         ({"most_records": 10}, "no room"),
+        ({"most_records": 11}, "the plan has no room for as many records"),
     ],
 )
 def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
@@ -286,8 +286,8 @@ def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
 def test_a_refusal_is_as_long_as_an_answer(federation: FakeFederation) -> None:
     """Whatever the reason: the length of a sealed message is seen by the relay."""
     grid = federation.grid()
-    grid.contexts[6].node_config["most-points"] = 3
-    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    grid.limit(6, smallest_threshold=50)
+    grid.limit(7, smallest_cohort=100)
     _, lines = federation.run(grid)
     assert "advertise: 6 of 8 answered, 2 refused" in lines[1]
     answers = [

@@ -20,7 +20,7 @@ from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
 
 pytestmark = pytest.mark.slow
 
-COUNTED = "its records have been counted as often"
+COUNTED = "its records have been counted 1 times"
 
 
 def forgetful(federation: FakeFederation) -> None:
@@ -109,7 +109,7 @@ def test_nodes_that_the_relay_renumbers_are_refused(federation: FakeFederation) 
 
 
 def test_a_site_may_answer_for_one_population_only(federation: FakeFederation) -> None:
-    grid = federation.grid(population="patients")
+    grid = federation.grid(populations=["patients"])
     with pytest.raises(ReleaseRefused, match="8 clients took no part"):
         federation.run(grid)
     assert steps(grid) == {"query.advertise"}

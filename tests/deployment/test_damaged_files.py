@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
+from deploy.small_world import write_policy
 
 from fedprikl.cli.running import check_node_key
-from fedprikl.cli.site_command import _parse
 from fedprikl.deployment.flower.organiser import check_connection
 from fedprikl.deployment.host import Company
+from fedprikl.deployment.policy import load_policy
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError, FedPriKLError
@@ -238,9 +239,9 @@ VALUES: tuple[Any, ...] = (
 
 def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
-    site = {"data": "d.csv", "reference": "r.json", "organiser": "ab" * 32}
-    names = ("largest-epsilon", "most-counts", "longest-validity-days", "require-roster", "roster")
-    for name in (*site, *names, "partition-id", "\x00", "\ud800"):
+    policy = str(write_policy(tmp_path, 64 * "a"))
+    site = {"data": "d.csv", "reference": "r.json", "policy": policy}
+    for name in (*site, "roster", "partition-id", "\x00", "\ud800"):
         for value in VALUES:
             only_our_errors(lambda: NodeSettings.of(site | {name: value}))  # noqa: B023
             only_our_errors(lambda: NodeSettings.of({name: value}))  # noqa: B023
@@ -248,4 +249,5 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for value in VALUES:
             only_our_errors(lambda: RoundSettings.of({name: value}, home=tmp_path))  # noqa: B023
     for text in (f"a={DEEP}", "a=\x00", "a=1e400", "a=" + "9" * 5000, "=", "", "a=2020-01-01"):
-        only_our_errors(lambda: _parse([text]))  # noqa: B023
+        (tmp_path / "policy.toml").write_text(text)
+        only_our_errors(lambda: load_policy(tmp_path / "policy.toml"))

@@ -258,7 +258,7 @@ def test_an_aggregator_with_another_key_than_the_plans_says_so(
 def test_refusals_that_cannot_be_written_lose_no_release(federation: FakeFederation) -> None:
     Home(federation.home).refusals.write_text("a file where the folder should be")
     grid = federation.grid()
-    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    grid.limit(7, largest_epsilon=0.5)
     release, lines = federation.run(grid)
     assert release.cohorts[0].included == 7
     assert any("could not be written" in line for line in lines)
@@ -266,7 +266,7 @@ def test_refusals_that_cannot_be_written_lose_no_release(federation: FakeFederat
 
 def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
     grid = federation.grid()
-    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    grid.limit(7, largest_epsilon=0.5)
     release, lines = federation.run(grid)
     assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[1]
     assert release.cohorts[0].included == 7
@@ -279,7 +279,7 @@ def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
     assert 'fedprikl_release_clients{population="sites"} 7\n' in text
 
 
-@pytest.mark.parametrize("config", [{"organiser": ""}, {"reference": 3}, {"most-counts": 0.5}])
+@pytest.mark.parametrize("config", [{"policy": ""}, {"reference": 3}, {"most-counts": "2"}])
 def test_a_site_that_is_not_set_up_tells_only_itself_why(
     federation: FakeFederation, config: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -583,7 +583,8 @@ def test_a_node_of_the_simulation_engine_takes_the_file_of_its_number(
     settings = NodeSettings.of({"partition-id": 3, "num-partitions": 8})
     assert isinstance(settings.data, Path)
     assert settings.data.name == federation.files[3].name
-    assert settings.policy.organiser == SigningKey.load(federation.home / "organiser.pem").public
+    organiser = SigningKey.load(federation.home / "organiser.pem").public
+    assert settings.policy.limits.organisers == {organiser}
 
 
 def test_unexpected_words_never_reach_the_relays_log(

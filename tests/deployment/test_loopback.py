@@ -28,6 +28,7 @@ from deploy.loopback import CONNECTION, Loopback
 from deploy.small_world import (
     node_configs,
     set_up_aggregator,
+    with_policy,
     write_plan,
     write_sites,
 )
@@ -152,9 +153,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.34, releases=2)
         federation.start_relay()
         keep_everything(federation.database)
-        configs = node_configs(federation.aggregator, files)
-        configs = [config | {"most-counts": 2} for config in configs]
-        configs[REFUSING]["largest-epsilon"] = 0.5
+        configs = node_configs(federation.aggregator, files, most_counts=2)
+        configs[REFUSING] = with_policy(configs[REFUSING], smallest_cohort=100)
         federation.add_sites(configs)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         with start_round(federation, test_app) as void:
@@ -408,11 +408,11 @@ def what_a_stranger_reads(federation: Loopback, data: Path) -> str:
     (config,) = node_configs(federation.aggregator, [data])
     federation.start(
         "stranger",
-        f"{sys.executable} -m fedprikl site 127.0.0.1:{federation.port}",
+        f"{sys.executable} -m fedprikl site run 127.0.0.1:{federation.port}",
         {
             "root-certificates": federation.relay / "ca.pem",
             "node-key": home / "node",
-            **{name: config[name] for name in ("data", "reference", "organiser")},
+            **{name: config[name] for name in ("data", "reference", "policy")},
             "health-port": 0,
         },
         home=home,

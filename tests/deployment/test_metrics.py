@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedprikl.deployment.progress import METRICS, RoundMetrics, write_metrics
+from fedprikl.deployment.round_metrics import METRICS, RoundMetrics, write_metrics
 from fedprikl.monitoring.metrics import METRICS as OF_SERIES
 from fedprikl.protocol import Release
 from tests.deployment.fake_grid import read_counters

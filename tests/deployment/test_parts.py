@@ -1,13 +1,16 @@
 """The small parts of the Flower app, one by one."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deploy.small_world import set_up_aggregator, write_plan, write_policy, write_sites
 
 from fedprikl.deployment.progress import failure_line, parse_line, printable
-from fedprikl.deployment.settings import NodeSettings, RoundSettings
+from fedprikl.deployment.settings import Home, NodeSettings, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.protocol import SignedPlan
+from fedprikl.records import fit_reference
+from fedprikl.reference import Reference
 
 
 def test_lines_of_a_run_are_told_from_flowers() -> None:
@@ -79,48 +82,12 @@ def test_the_home_is_the_hosts_whatever_the_run_says(
     assert RoundSettings.of({}).home.folder == Path.home() / ".fedprikl"
 
 
-def test_a_sites_policy_comes_from_its_own_config() -> None:
-    config: dict[str, object] = {
-        "data": "d.csv",
-        "reference": "r.json",
-        "organiser": "ab" * 32,
-        "largest-epsilon": 0.5,
-    }
-    settings = NodeSettings.of(config | {"most-points": 20, "smallest-cohort": 10})
-    assert settings.policy.organiser == "ab" * 32
-    assert settings.policy.largest_epsilon == 0.5
-    assert (settings.policy.most_points, settings.policy.smallest_cohort) == (20, 10)
-    assert (settings.policy.most_counts, settings.policy.population) == (1, "")
-    assert settings.policy.least_corruption == 0
-    assert settings.policy.longest_validity == timedelta(days=400)  # a plan that travels must end
-    more = NodeSettings.of(
-        config
-        | {"most-counts": 3, "least-corruption": 0.25, "longest-validity-days": 30}
-        | {"population": "sites"}
-    ).policy
-    assert (more.most_counts, more.least_corruption, more.population) == (3, 0.25, "sites")
-    assert more.longest_validity == timedelta(days=30)
-    for bad in (
-        {"most-counts": 1.5},
-        {"longest-validity-days": -1},
-        {"population": 3},
-        {"organiser": "nothex"},
-        {"organiser": "ab"},
-        {"partition-id": 3},
-    ):
-        with pytest.raises(InvalidInputError):
-            NodeSettings.of(config | bad)
-    with pytest.raises(InvalidInputError, match="of a simulated site"):
-        NodeSettings.of({"partition-id": 3, "largest-epsilon": 0.1})
-    with pytest.raises(DeploymentError, match="lacks `organiser`"):
-        NodeSettings.of(config | {"organiser": ""})
-
-
 def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
-    config: dict[str, object] = {"data": "d.csv", "reference": "r.json", "organiser": "ab" * 32}
+    policy = write_policy(tmp_path, "ab" * 32, require_roster=True)
+    config: dict[str, object] = {"data": "d.csv", "policy": str(policy)}
     usual = NodeSettings.of(config)
     assert (usual.home.identity, usual.home.roster) == (
         tmp_path / "identity.pem",
@@ -129,12 +96,43 @@ def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
     assert usual.home.ledger == tmp_path / "ledger.db"
     assert usual.load_identity() is None
     assert usual.load_roster() is None
-    assert not usual.policy.require_roster
-    own = NodeSettings.of(
-        config | {"identity": "a.pem", "roster": "b.txt", "ledger": "c.db", "require-roster": True}
-    )
+    assert usual.policy.limits.require_roster
+    own = NodeSettings.of(config | {"identity": "a.pem", "roster": "b.txt", "ledger": "c.db"})
     home = own.home
     assert (home.identity, home.roster, home.ledger) == (Path("a.pem"), Path("b.txt"), Path("c.db"))
-    assert own.policy.require_roster
-    with pytest.raises(InvalidInputError, match="true or false"):
-        NodeSettings.of(config | {"require-roster": 1})
+    with pytest.raises(InvalidInputError, match="of a simulated site"):
+        NodeSettings.of({"partition-id": 3, "policy": "x"})
+    with pytest.raises(DeploymentError, match="lacks `data`"):
+        NodeSettings.of({"policy": "x"})
+    with pytest.raises(DeploymentError, match="There is no policy"):
+        NodeSettings.of({"data": "d.csv"})
+
+
+def test_plans_and_references_lie_side_by_side_and_are_found_by_fingerprint(
+    tmp_path: Path,
+) -> None:
+    (data, *_) = write_sites(tmp_path, sites=1, rows=30)
+    home = Home(tmp_path / "aggregator")
+    home.folder.mkdir()
+    set_up_aggregator(home.folder, tmp_path / "public.csv")
+    first = SignedPlan.load(home.folder / "plan.json").plan
+    home.plans.mkdir()
+    home.references.mkdir()
+    fit_reference(data).save(home.references / "other.json")
+    other = Reference.load(home.references / "other.json").fingerprint
+    second = write_plan(home.folder, "plans/weekly.json", reference=other).plan
+    for plan in (first, second):
+        asked = RoundSettings.of({"plan": plan.fingerprint}, home=home.folder)
+        assert SignedPlan.load(asked.plan).plan == plan
+        found = home.find_reference(plan.reference)
+        assert found is not None
+        assert found.fingerprint == plan.reference
+    with pytest.raises(InvalidInputError) as refused:
+        RoundSettings.of({"plan": 64 * "f"}, home=home.folder)
+    for words in ("The aggregator does not have the plan ffffffffffffffff", "(weekly.json)"):
+        assert words in str(refused.value)
+    assert first.fingerprint[:16] in str(refused.value)
+    assert home.find_reference(64 * "f") is None
+    said = home.wrong_reference(64 * "f", "the aggregator")
+    assert said.startswith("the plan is about the reference ffffffffffffffff, and the aggregator")
+    assert {first.reference[:16], other[:16]} <= set(said.replace(",", " ").split())

@@ -66,7 +66,7 @@ def test_a_round_stays_refused_after_its_site_was_pruned(tmp_path: Path) -> None
     other = memory(tmp_path, "more.csv")
     refused("answered already", lambda: other.begin("feed", longer, most_counts=9, at=AT))
     again = signed(valid_until="2030-06-01T00:00:00+00:00", population="others", releases=1)
-    refused("counted as often", lambda: other.begin("beef", again, most_counts=9, at=AT))
+    refused("as often as", lambda: other.begin("beef", again, most_counts=9, at=AT))
 
 
 def test_what_may_still_be_replayed_is_kept(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_was_counted_is_known_under_a_plan_that_was_signed_for_longer(tmp_p
     assert prune_site(path, before=datetime(2030, 4, 1, tzinfo=UTC)) == 1
     longer = signed(releases=2, valid_until="2030-06-01T00:00:00+00:00")
     counted(this, "beef", longer, most=2)
-    refused("counted as often", lambda: this.begin("feed", longer, most_counts=2, at=AT))
+    refused("as often as", lambda: this.begin("feed", longer, most_counts=2, at=AT))
 
 
 class FullDisk(sqlite3.Connection):

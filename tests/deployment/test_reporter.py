@@ -250,9 +250,9 @@ def test_a_roster_wants_an_identity(
     ("policy", "words"),
     [
         (Policy(largest_epsilon=0.5), "exceed the limits"),
-        (Policy(organiser="ab" * 32), "not signed by the organiser"),
+        (Policy(organisers=frozenset({"ab" * 32})), "not signed by an organiser"),
         (Policy(trusts=frozenset({"none"})), "trust 'servers'"),
-        (Policy(population="others"), "another population"),
+        (Policy(populations=frozenset({"others"})), "another than this client"),
         (Policy(most_points=2), "3 counts are asked"),
         (Policy(units=frozenset({"client"})), "one record is protected"),
     ],
@@ -260,7 +260,8 @@ def test_a_roster_wants_an_identity(
 def test_the_clients_policy_is_asked_first(policy: Policy, words: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyRefusal, match=words):
         fk.report(plan_for(NOWHERE), RECORDS, reference=REFERENCE, policy=policy, home=tmp_path)
-    prepare(plan_for(NOWHERE), reference=REFERENCE, policy=Policy(organiser=ORGANISER.public))
+    trusting = Policy(organisers=frozenset({ORGANISER.public}))
+    prepare(plan_for(NOWHERE), reference=REFERENCE, policy=trusting)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -282,7 +282,7 @@ def refusals(grid: FakeGrid) -> set[str]:
     ("config", "words"),
     [
         ({"roster": "no such file"}, "this client has none or no identity"),
-        ({"require-roster": "yes"}, "not set up for this round"),
+        ({"policy": "no such file"}, "not set up for this round"),
     ],
 )
 def test_a_site_that_lacks_its_part_takes_no_part(
@@ -304,15 +304,11 @@ def test_a_site_that_lacks_its_part_takes_no_part(
 
 
 def test_a_site_may_insist_on_a_roster(federation: FakeFederation) -> None:
-    grid = federation.grid()
-    for context in grid.contexts.values():
-        context.node_config["require-roster"] = True
+    grid = federation.grid(require_roster=True)
     with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*insists on one"):
         federation.run(grid)
     assert with_roster(federation) is not None
-    known = federation.grid()
-    for context in known.contexts.values():
-        context.node_config["require-roster"] = True
+    known = federation.grid(require_roster=True)
     assert federation.run(known)[0].cohorts[0].included == 8
 
 
@@ -491,7 +487,7 @@ def test_kept_seats_hold_no_identity(federation: FakeFederation) -> None:
 
 def test_a_refusal_of_a_known_site_is_signed_and_counts(federation: FakeFederation) -> None:
     grid = with_roster(federation)
-    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    grid.limit(7, largest_epsilon=0.5)
     release, lines = federation.run(grid)
     assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[2]
     assert release.cohorts[0].included == 7

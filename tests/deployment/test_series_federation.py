@@ -423,7 +423,7 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
             del grid.contexts[3]
             grid.delay = lambda node, step: math.inf if (node, step) == (5, Step.INPUT) else 0.0
         elif config["period"] == 1:
-            grid.contexts[7].node_config["most-points"] = 1
+            grid.limit(7, most_points=1)
         said = federation.run(grid, **config)[1]
         if config["period"] == 2:  # its answer was lost, and is told again
             said = federation.run(federation.grid(), **config)[1]
@@ -478,9 +478,7 @@ def test_an_organiser_asks_for_a_period_as_often_as_needed(
     heard: list[str] = []
 
     def ask(period: int, previous: str, who: str = key) -> Release:
-        series = FederatedSeries(
-            signed=signed, superlink="relay", name="plan.json", key=who, config={"clients": 8}
-        )
+        series = FederatedSeries(signed=signed, superlink="relay", key=who, config={"clients": 8})
         return series.ask(period, previous, heard.append)
 
     first = ask(0, "")

@@ -120,7 +120,7 @@ def test_a_window_needs_the_sites_consent(tmp_path: Path) -> None:
     write(tmp_path / "data", ["a,2030-01-05T10:00,", "b,2030-01-06T10:00,"])
     this, one = memory(tmp_path, "data"), plan(time_column="at", window=2)
     assert count(this, "r0", one, 0, tmp_path / "data", most=2) == {"a": 1}
-    refused("as often as the plan", count, this, "r1", one, 1, tmp_path / "data", most=1)
+    refused("as often as its own policy", count, this, "r1", one, 1, tmp_path / "data", most=1)
     assert count(this, "r2", one, 1, tmp_path / "data", most=2) == {"a": 1, "b": 1}
 
 

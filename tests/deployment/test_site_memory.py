@@ -17,7 +17,7 @@ from fedprikl.deployment import site_memory
 from fedprikl.deployment.site_memory import SITE_MEMORY, SiteMemory, forget_expired, read_memory
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.protocol import Invitation, SignedPlan, SigningKey, Step
-from fedprikl.store import Store
+from fedprikl.store import Head, Store
 from tests.plans import make_plan
 from tests.secure_sum.helpers import make_plan as make_plan_of_sums
 
@@ -36,6 +36,7 @@ def signed(key: SigningKey = KEY, **changes: Any) -> SignedPlan:
 
 
 SUMS = make_plan_of_sums(clients=3)
+LOGGED = Head(1, 64 * "0")  # of a site's log
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Site:
         self, name: str, plan: SignedPlan, *, most_counts: int, at: str, period: int | None = None
     ) -> None:
         invited = Invitation(name, plan, 0, 0, 0, (), SUMS, period)
-        self.memory.count(invited, most_counts=most_counts, at=at)
+        self.memory.count(invited, most_counts=most_counts, at=at, log=lambda: LOGGED)
 
     def go_on(self, name: str, step: Step) -> None:
         self.memory.go_on(name, step)
@@ -144,7 +145,7 @@ def test_the_same_records_are_counted_once_whatever_the_population_is_called(
 ) -> None:
     counted(memory(tmp_path), "aa", signed())
     for again in (signed(), signed(population="renamed"), signed(key=SigningKey.generate())):
-        refused("counted as often", counted, memory(tmp_path), "bb", again)
+        refused("as often as", counted, memory(tmp_path), "bb", again)
 
 
 @pytest.mark.parametrize(("releases", "most", "rounds"), [(1, 5, 1), (5, 1, 1), (3, 2, 2)])
@@ -154,14 +155,14 @@ def test_plan_and_site_must_both_allow_another_count(
     plan = signed(releases=releases)
     for number in range(rounds):
         counted(memory(tmp_path), f"r{number}", plan, most=most)
-    refused("counted as often", lambda: counted(memory(tmp_path), "more", plan, most=most))
+    refused("as often as", lambda: counted(memory(tmp_path), "more", plan, most=most))
 
 
 def test_counts_belong_to_the_data_however_its_path_is_written(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(tmp_path / "records.csv")
     counted(memory(tmp_path), "aa", signed())
-    refused("counted as often", lambda: counted(memory(tmp_path, "link.csv"), "bb", signed()))
-    refused("counted as often", lambda: counted(memory(tmp_path, "x/../link.csv"), "c", signed()))
+    refused("as often as", lambda: counted(memory(tmp_path, "link.csv"), "bb", signed()))
+    refused("as often as", lambda: counted(memory(tmp_path, "x/../link.csv"), "c", signed()))
     counted(memory(tmp_path, "other.csv"), "aa", signed())  # another site of this machine
 
 
@@ -171,7 +172,7 @@ def test_two_rounds_that_began_are_not_both_counted(tmp_path: Path) -> None:
         memory(tmp_path).begin(name, signed(), most_counts=1, at=AT)
     memory(tmp_path).count("aa", signed(), most_counts=1, at=AT)
     refused(
-        "counted as often",
+        "as often as",
         lambda: memory(tmp_path).count("bb", signed(), most_counts=1, at=AT),
     )
 
@@ -179,10 +180,10 @@ def test_two_rounds_that_began_are_not_both_counted(tmp_path: Path) -> None:
 def test_counts_outlive_their_plan(tmp_path: Path) -> None:
     counted(memory(tmp_path), "aa", signed())
     later = signed(valid_until="2032-01-01T00:00:00+00:00")
-    refused("counted as often", lambda: counted(memory(tmp_path), "bb", later, at=LATER))
+    refused("as often as", lambda: counted(memory(tmp_path), "bb", later, at=LATER))
     twice = signed(valid_until="2032-01-01T00:00:00+00:00", releases=2)
     counted(memory(tmp_path), "aa", twice, most=2, at=LATER)  # the same round's name, once more
-    refused("counted as often", lambda: counted(memory(tmp_path), "cc", twice, most=2, at=LATER))
+    refused("as often as", lambda: counted(memory(tmp_path), "cc", twice, most=2, at=LATER))
 
 
 # Which plans
@@ -275,7 +276,7 @@ def test_no_flipped_bit_lets_records_be_counted_again(tmp_path: Path) -> None:
         with pytest.raises((PolicyRefusal, DeploymentError)) as told:
             this.begin("new", signed(), most_counts=1, at=AT)
         noticed += told.type is DeploymentError
-        assert told.match("counted as often|site memory|Bring back a copy")
+        assert told.match("as often as|site memory|Bring back a copy")
     assert noticed > 50
 
 

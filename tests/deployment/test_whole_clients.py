@@ -171,6 +171,6 @@ def test_a_client_is_in_every_count_whatever_the_population_is_called(tmp_path: 
     first = signed("phones", "2027-01-04", "client")
     count("a1", first, 0)
     count("a2", first, 1)
-    with pytest.raises(PolicyRefusal, match="counted as often"):
+    with pytest.raises(PolicyRefusal, match="as often as"):
         count("b1", signed("other", "2027-03-01", "client"), 0)
     count("c1", signed("records", "2027-05-03", "record"), 0)  # of records, other weeks are others

@@ -23,6 +23,7 @@ CHAINS = (
     ("howto/replaying.md",),
     ("howto/models.md",),
     ("howto/one-table.md",),
+    ("howto/databases.md",),
     ("howto/coming-from.md",),
     ("howto/python.md",),
     ("howto/choosing-epsilon.md",),

@@ -33,6 +33,7 @@ NOT_RUN = (
     "federate",
     "flwr run",
     "fedprikl prune",
+    "fedprikl site requests",
 )
 runner = CliRunner()
 
@@ -51,7 +52,9 @@ class Reader:
         monkeypatch.setenv("HOME", str(folder))
         monkeypatch.delenv("FLWR_HOME", raising=False)
 
-    def _start(self, name: str, home: Path, children: Any, *, health_port: int) -> None:
+    def _start(
+        self, name: str, home: Path, children: Any, *, health_port: int, **_: object
+    ) -> None:
         with private_folder(home, name) as private:
             self.started[name] = [child.name for child in children(private)]
         assert health_port

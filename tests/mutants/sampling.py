@@ -44,6 +44,7 @@ class Mutant:
     """One mistake: where, what it replaces, and by what."""
 
     line: int
+    within: str  # the text of that line
     before: str
     after: str
     text: str  # of the whole module with the mistake
@@ -51,7 +52,7 @@ class Mutant:
     @property
     def name(self) -> str:
         """By which a reason knows it, wherever its line moves to."""
-        return f"{self.before} -> {self.after}"
+        return f"{self.within}: {self.before} -> {self.after}"
 
 
 def mutants(source: str) -> list[Mutant]:
@@ -59,7 +60,7 @@ def mutants(source: str) -> list[Mutant]:
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found, data = {}, source.encode()
+    found, data, lines = {}, source.encode(), source.splitlines()
     for node, changed in _changes(ast.parse(source)):
         first = starts[node.lineno - 1] + node.col_offset
         last = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
@@ -67,7 +68,7 @@ def mutants(source: str) -> list[Mutant]:
         text = (data[:first] + after.encode() + data[last:]).decode()
         before = ast.unparse(node)
         if before not in (after, after[1:-1]):
-            found[text] = Mutant(node.lineno, before, after, text)
+            found[text] = Mutant(node.lineno, lines[node.lineno - 1].strip(), before, after, text)
     return sorted(found.values(), key=lambda each: (each.line, each.name))
 
 

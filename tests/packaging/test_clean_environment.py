@@ -105,9 +105,9 @@ def test_a_missing_extra_is_named(clean: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("fedprikl: This needs pyarrow")
     assert "pip install 'fedprikl[parquet]'" in done.stderr
-    options = ("--data", "--reference", "--organiser", "--node-key")
+    options = ("--data", "--reference", "--policy", "--node-key")
     words = [word for option in options for word in (option, "x")]
-    site = run(clean, "-m", "fedprikl", "site", "relay.example.org:9443", *words)
+    site = run(clean, "-m", "fedprikl", "site", "run", "relay.example.org:9443", *words)
     assert "pip install 'fedprikl[flower]'" in site.stderr
 
 

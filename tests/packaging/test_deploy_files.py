@@ -13,8 +13,6 @@ import yaml
 from typer.main import get_command
 
 from fedprikl.cli.app import COMMANDS, app
-from fedprikl.cli.site_command import _parse
-from fedprikl.deployment.settings import NodeSettings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 IMAGE = (DEPLOY / "container" / "Containerfile").read_text(encoding="utf-8")
@@ -67,23 +65,14 @@ def test_a_unit_is_confined(name: str) -> None:
     assert set(re.findall(r"/etc/([\w-]+)", text)) == {"fedprikl"}
 
 
-def test_a_site_starts_with_a_policy_of_its_own_only(tmp_path: Path) -> None:
-    """systemd splits `$POLICY` into words; the settings in the docs are those of a site."""
-    service = unit(UNITS["fedprikl-site"])["Service"]
-    assert service["ExecStart"].split()[-1] == "$POLICY"
-    guard = shlex.split(service["ExecStartPre"].replace("$$", "$"))
-    page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
-    (policy,) = re.findall(r'POLICY="(.*?)"', page)
-    tried = (policy, "--set=most-counts=1", "", "   ", "\t", "--set", "--set ", "--poll 2", "x=1")
-    codes = [subprocess.run(guard, env={"POLICY": each}, check=False).returncode for each in tried]
-    assert codes == [0, 0, *[1] * 7]
-    settings = [word for word in shlex.split(policy) if word != "--set"]
-    usual: dict[str, object] = {
-        "data": str(tmp_path),
-        "reference": "r.json",
-        "organiser": "ab" * 32,
-    }
-    assert NodeSettings.of({**usual, **_parse(settings)}).policy.largest_epsilon == 1.0
+def test_a_service_never_loses_its_policy() -> None:
+    """Unit and containers name the file, and nothing else says what a site allows."""
+    line = unit(UNITS["fedprikl-site"])["Service"]["ExecStart"]
+    assert "--policy /etc/fedprikl/policy.toml" in line
+    for number in range(1, 5):
+        command = SERVICES[f"site{number}"]["command"]
+        assert command[command.index("--policy") + 1] == "/own/policy.toml"
+        assert f"./own/site{number}:/own:ro" in SERVICES[f"site{number}"]["volumes"]
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -98,20 +87,20 @@ def test_the_docs_name_what_a_unit_reads(name: str) -> None:
         assert file in ("ca.pem", "superexec.secret") or f"`{file}`" in line
 
 
-def test_sites_of_the_containers_have_limits_and_can_be_registered() -> None:
+def test_sites_of_the_containers_have_a_policy_and_can_be_registered() -> None:
     """The relay runs before sites are registered, which is before they are started."""
     text = (DEPLOY / "container" / "compose.yaml").read_text(encoding="utf-8")
-    steps = [line[4:] for line in text.split("\n") if re.match("#   (podman|ssh-keygen)", line)]
+    steps = [
+        line[4:] for line in text.split("\n") if re.match("#   (podman|ssh-keygen|fedprikl)", line)
+    ]
     places = [
         next(n for n, step in enumerate(steps) if re.search(words, step))
-        for words in ("up -d relay$", " keys$", "config.toml", "ssh-keygen", "register", "up -d$")
+        for words in (
+            *("up -d relay$", " keys$", "config.toml", "ssh-keygen", "site policy", "register"),
+            "up -d$",
+        )
     ]
     assert places == sorted(places)
-    for number in range(1, 5):
-        command = SERVICES[f"site{number}"]["command"]
-        settings = [command[at + 1] for at, word in enumerate(command) if word == "--set"]
-        assert [each.partition("=")[0] for each in settings] == ["population", "largest-epsilon"]
-        assert all(re.fullmatch(r".*=\$\{[A-Z_]+:\?.+\}", each) for each in settings)  # no default
     for variable in set(re.findall(r"\$\{([A-Z_]+)", text)):
         assert variable in text.split("x-party")[0]
 
@@ -182,7 +171,7 @@ def test_the_federation_is_whole() -> None:
 
 def test_the_image() -> None:
     stages = re.findall(r"^FROM (\S+)", IMAGE, re.M)
-    assert len(stages) == 2
+    assert stages == ["${BASE}"] * 2
     assert "COPY --from=build /opt/fedprikl /opt/fedprikl" in IMAGE
     assert 'ENTRYPOINT ["fedprikl"]' in IMAGE
     for line in re.findall(r"^COPY (?!--)(.*) \S+$", IMAGE, re.M):

@@ -296,3 +296,25 @@ def test_bad_input_says_what_to_do(moved: Any) -> None:
         contribution_sensitivity([], moved)
     with pytest.raises(InvalidInputError, match="no batch"):
         contribution_sensitivity([], 1)
+
+
+def test_without_a_batch_there_is_nothing_to_release() -> None:
+    with pytest.raises(InvalidInputError, match="no batch"):
+        contribution_sensitivity([], 3)
+
+
+@pytest.mark.parametrize("most", [2, 5, 9, 40])
+def test_steps_that_are_found_in_blocks_are_those_found_at_once(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all are small, or fewer than are wanted."""
+    weights = np.array([0.5, 0.3, 0.15, 0.05])
+    batch = module.BatchScores(
+        size=40,
+        records=np.array([40, 40, 40, 40]),
+        kinds=np.arange(4),
+        scores=lambda cell, count: weights[cell] * (count / 40 - weights[cell]) ** 2,
+    )
+    at_once = contribution_sensitivity([batch], most)
+    monkeypatch.setattr(module, "SMALL_TABLE", 0)
+    assert contribution_sensitivity([batch], most) == pytest.approx(at_once, rel=1e-12)

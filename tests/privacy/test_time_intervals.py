@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedprikl.errors import BudgetExceededError, InvalidInputError
 from fedprikl.privacy import Charge, Ledger, Numbers, TimeInterval, calibrate, total_epsilon
-from fedprikl.privacy.account import Account, TimedCharge, exposures, worst_epsilon
+from fedprikl.privacy.account import Account, Accounts, TimedCharge, exposures, worst_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -156,3 +156,44 @@ def test_a_cancelled_round_gives_its_moments_back() -> None:
 def test_an_interval_has_two_ends_with_offsets_in_order(ends: tuple[str, str]) -> None:
     with pytest.raises(InvalidInputError, match=r"interval|ISO 8601"):
         TimeInterval(*ends)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ((0, 2), (2, 4), False),
+        ((2, 4), (0, 2), False),
+        ((0, 3), (2, 4), True),
+        ((1, 2), (0, 9), True),
+    ],
+)
+def test_intervals_that_only_touch_share_no_record(
+    one: tuple[int, int], other: tuple[int, int], both: bool
+) -> None:
+    assert days(*one).overlaps(days(*other)) is both
+    assert days(*one).overlaps(None)
+
+
+def test_what_fits_is_what_fits_those_who_lost_most() -> None:
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.db") as ledger:
+        ledger.set_budget("a", epsilon=1, delta=0, at=AT)
+        little, much = CHARGES
+        ledger.reserve("a", little, round_id="little", at=AT, times=days(0, 1))
+        ledger.reserve("a", much, round_id="much", at=AT, times=days(1, 2))
+        fits = ledger.account("a").fits()["laplace"]
+    assert fits == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_charge_to_a_population_without_a_budget_is_forged() -> None:
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.db") as ledger:
+        ledger.set_budget("a", epsilon=1, delta=0, at=AT)
+        ledger.reserve("a", CHARGES[0], round_id="one", at=AT)
+        with ledger._store.reading():
+            entries = ledger._store.entries()
+    accounts = Accounts()
+    with pytest.raises(ValueError):  # noqa: PT011
+        accounts.apply(entries[1])
+    for entry in entries:
+        accounts.apply(entry)
+    with pytest.raises(ValueError):  # noqa: PT011  a round is charged once
+        accounts.apply(entries[1])

@@ -42,7 +42,10 @@ def test_a_sound_invitation_is_taken_once() -> None:
         (Policy(most_points=5), "6 counts are asked, at most 5"),
         (Policy(smallest_cohort=100), "is too small"),
         (Policy(smallest_threshold=50), "is too small"),
-        (Policy(organiser=SigningKey.generate().public), "not signed by the organiser"),
+        (
+            Policy(organisers=frozenset({SigningKey.generate().public})),
+            "not signed by an organiser",
+        ),
         (Policy(trusts=frozenset({"none"})), "no part in a round with trust 'aggregator'"),
     ],
 )
@@ -59,7 +62,9 @@ def test_as_many_counts_as_a_policy_allows_are_answered(points: int) -> None:
 
 
 def test_a_plan_of_the_trusted_organiser_is_taken() -> None:
-    client(Policy(organiser=WORLD.key.public)).join(invitation().to_bytes(), at=AT)
+    client(Policy(organisers=frozenset({WORLD.key.public, 64 * "a"}))).join(
+        invitation().to_bytes(), at=AT
+    )
 
 
 def test_a_plan_changed_on_the_way_is_refused() -> None:
@@ -68,7 +73,7 @@ def test_a_plan_changed_on_the_way_is_refused() -> None:
         asked.signed.plan.changed(epsilon=2.0), asked.signed.signer, asked.signed.signature
     )
     with pytest.raises(PolicyRefusal, match="not signed"):
-        client(Policy(organiser=WORLD.key.public)).join(
+        client(Policy(organisers=frozenset({WORLD.key.public, 64 * "a"}))).join(
             replace(asked, signed=weaker).to_bytes(), at=AT
         )
 
@@ -180,19 +185,21 @@ def test_a_refused_plan_replaces_nothing() -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (Policy(population="others"), "another population"),
+        (Policy(populations=frozenset({"others"})), "another than this client"),
+        (Policy(views=frozenset({"columns"})), "asks about whole"),
+        (Policy(columns=frozenset({"age"})), "asks about the column 'value'"),
         (Policy(least_corruption=0.2), "a share of 0.1 colluding clients, this client insists"),
     ],
 )
 def test_a_client_knows_where_it_belongs(policy: Policy, words: str) -> None:
     with pytest.raises(PolicyRefusal, match=words):
         client(policy).join(invitation().to_bytes(), at=AT)
-    content = Policy(population="testers", least_corruption=0.1)
+    content = Policy(populations=frozenset({"testers"}), least_corruption=0.1)
     client(content).join(invitation().to_bytes(), at=AT)
 
 
 def test_another_reference_is_refused() -> None:
-    with pytest.raises(PolicyRefusal, match="another reference"):
+    with pytest.raises(PolicyRefusal, match=r"about the reference .* and this client has"):
         client(reference=Reference.from_counts([1, 2, 3])).join(invitation().to_bytes(), at=AT)
 
 

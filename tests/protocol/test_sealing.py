@@ -83,3 +83,58 @@ def test_the_suite_is_the_one_of_the_rfc() -> None:
         sealing._SUITE, box, private, b"Ode on a Grecian Urn", b"Count-0"
     )
     assert opened == b"Beauty is truth, truth beauty"
+
+
+@pytest.mark.parametrize("length", [0, 1, sealing._BUCKET - sealing._HEAD, sealing._BUCKET])
+def test_answers_come_out_as_they_went_in_and_are_of_few_lengths(length: int) -> None:
+    key, message = SealingKey.generate(), b"\7" * length
+    opened = key.open(sealing.seal_answer(message, key.public, HERE), HERE)
+    assert sealing.unpadded(opened) == (sealing.ANSWER, message)
+    assert len(opened) == sealing._BUCKET * (1 + (length > sealing._BUCKET - sealing._HEAD))
+
+
+def test_a_refusal_says_who_wrote_it_where_that_matters() -> None:
+    key, identity = SealingKey.generate(), SigningKey.generate()
+    who, other = bytes.fromhex(identity.public), bytes.fromhex(SigningKey.generate().public)
+    signed = sealing.seal_refusal("too few records", key.public, HERE, identity)
+    plain = sealing.seal_refusal("too few records", key.public, HERE)
+    assert len(signed) == len(plain)
+    kind, content = sealing.unpadded(key.open(signed, HERE))
+    assert kind == sealing.REFUSAL
+    assert sealing.refusal_words(content, HERE, who) == "too few records"
+    assert sealing.refusal_words(content, HERE, other) is None
+    assert sealing.refusal_words(content, replace(HERE, member=5), who) is None
+    _, unsigned = sealing.unpadded(key.open(plain, HERE))
+    assert sealing.refusal_words(unsigned, HERE, None) == "too few records"
+    assert sealing.refusal_words(unsigned, HERE, who) is None
+
+
+def test_a_hybrid_key_is_read_from_both_of_its_parts(tmp_path: Path) -> None:
+    key = sealing.HybridKey.generate()
+    key.save(tmp_path / "key.pem")
+    assert sealing.HybridKey.load(tmp_path / "key.pem").public == key.public
+    end = b"-----END PRIVATE KEY-----\n"
+    lattice, curve, _ = (tmp_path / "key.pem").read_bytes().split(end)
+    for number, parts in enumerate([(curve, lattice), (lattice, lattice), (curve, curve)]):
+        (tmp_path / f"{number}.pem").write_bytes(b"".join(part + end for part in parts))
+        with pytest.raises(InvalidInputError):
+            sealing.HybridKey.load(tmp_path / f"{number}.pem")
+
+
+def test_of_two_processes_that_make_a_key_the_faster_one_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, faster = tmp_path / "key.pem", SigningKey.generate()
+
+    def too_late(_: SigningKey, place: Path) -> None:
+        monkeypatch.undo()
+        faster.save(place)
+        raise InvalidInputError("It exists.")
+
+    monkeypatch.setattr(SigningKey, "save", too_late)
+    assert SigningKey.load_or_create(path).public == faster.public
+    monkeypatch.setattr(SigningKey, "save", lambda *_: 1 / 0)
+    assert SigningKey.load_or_create(path).public == faster.public
+    monkeypatch.undo()
+    with pytest.raises(InvalidInputError):
+        SigningKey.load_or_create(tmp_path / "no folder" / "key.pem")

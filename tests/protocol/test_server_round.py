@@ -81,7 +81,7 @@ def test_without_noise_the_release_has_the_sums(
     assert release.records == total.sum()
     assert release.is_about(plan())
     assert release.privacy.trust.endswith(LOST) is (lost is not None)
-    assert "two colluding servers learn the sums" in release.privacy.trust
+    assert "two colluding servers learn the counts of every client" in release.privacy.trust
     if lost is None:
         shares = total[:-1] / total.sum()
         tv = float(np.maximum(WORLD.reference.probabilities[:-1] - shares, 0).sum())

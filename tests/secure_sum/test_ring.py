@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprikl.errors import InvalidInputError, MessageDecodeError
-from fedprikl.secure_sum.masking import Ring
+from fedprikl.secure_sum.masking import SEED_BYTES, ClientKeys, Ring, pair_sign
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=60), st.integers(3, 5000))
@@ -54,3 +54,21 @@ def test_words_are_as_short_as_the_widest_entry_allows(top: int, bytes_per_word:
 def test_impossible_maxima(maxima: list[int]) -> None:
     with pytest.raises(InvalidInputError, match="public maximum"):
         Ring(maxima, 3)
+
+
+@pytest.mark.parametrize("maxima", [[], [0, 5], [5, 0], [-1], [2**63, 1]])
+def test_sums_that_no_ring_can_hold_are_refused(maxima: list[int]) -> None:
+    with pytest.raises(InvalidInputError, match="at least one entry"):
+        Ring(maxima, 3)
+
+
+@pytest.mark.parametrize(
+    "seed", [b"", bytes(SEED_BYTES - 1), bytes(SEED_BYTES + 1), "0" * SEED_BYTES]
+)
+def test_randomness_of_another_length_or_kind_is_refused(seed: bytes) -> None:
+    with pytest.raises(InvalidInputError, match="randomness must be"):
+        ClientKeys.from_seed(seed, round_id=b"", index=0)
+
+
+def test_of_two_clients_one_adds_what_the_other_subtracts() -> None:
+    assert (pair_sign(1, 2), pair_sign(2, 1)) == (1, -1)

@@ -8,6 +8,7 @@ import typer
 
 from fedprikl.cli.running import (
     HealthPort,
+    Logs,
     Poll,
     check_address,
     check_file,
@@ -29,6 +30,7 @@ def aggregator_command(
         typer.Option(help="Certificates the relay is trusted by.", show_default="the system's"),
     ] = None,
     health_port: HealthPort = HEALTH_PORT,
+    log_format: Logs = "text",
     poll: Poll = POLL,
     server_app: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
@@ -46,7 +48,7 @@ def aggregator_command(
     check_file(secret, "file", "It is the relay's superexec.secret.")
     home = Home(home_folder())
     check_file(home.sealing_key, "key", "Make the aggregator's keys with `fedprikl keys`.")
-    note_relay(superlink, root_certificates)
+    note_relay(superlink, root_certificates, log_format)
     processes = partial(
         aggregator_processes,
         superlink=superlink,
@@ -55,4 +57,11 @@ def aggregator_command(
         app=server_app,
         poll=poll,
     )
-    run_party("aggregator", home.folder, processes, health_port=health_port)
+    run_party(
+        "aggregator",
+        home.folder,
+        processes,
+        health_port=health_port,
+        log_format=log_format,
+        certificates=[root_certificates],
+    )

@@ -172,7 +172,7 @@ def _options(
 ) -> None:
     unknown = {name for name in os.environ if name.startswith("FEDPRIKL_")} - VARIABLES
     if unknown:
-        from fedprikl.deployment.settings import check_names
+        from fedprikl.checks import check_names
 
         check_names(unknown, VARIABLES, "in the environment")
 

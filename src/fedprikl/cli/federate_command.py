@@ -25,7 +25,7 @@ from fedprikl.deployment.flower.organiser import (
     roster_names,
 )
 from fedprikl.deployment.progress import named
-from fedprikl.errors import FedPriKLError, InvalidInputError
+from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.front.checking import check_valid, now
 from fedprikl.protocol import SignedPlan
 
@@ -38,7 +38,7 @@ def federate_command(
     key: PublicKey,
     files: ReleaseFiles,
     plan: Annotated[
-        Path, typer.Option(help="Your copy of the plan; its name is the aggregator's too.")
+        Path, typer.Option(help="Your copy of the plan; the aggregator finds its own by content.")
     ] = Path("plan.json"),
     clients: Annotated[int, typer.Option(min=3, help="Wait until so many are connected.")] = 3,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
@@ -93,24 +93,27 @@ def federate_command(
     names = {} if roster is None else roster_names(roster, signed.plan, clients=clients)
     check_connection(superlink)
     config: dict[str, str | float] = {
-        "plan": plan.name,
+        "plan": signed.plan.fingerprint,
         "clients": clients,
         "wait": wait,
         "step-timeout": step_timeout,
         "grace": grace,
     }
     say(f"plan: {plan_words(signed)}", console=notes)
-    release, progress = follow_round(
-        signed.plan,
-        key,
-        superlink,
-        config,
-        app=flower_app,
-        federation=federation or [],
-        timeout=timeout,
-        verbose=verbose,
-        tell=lambda line: say(named(line, names), console=notes),
-    )
+    try:
+        release, progress = follow_round(
+            signed.plan,
+            key,
+            superlink,
+            config,
+            app=flower_app,
+            federation=federation or [],
+            timeout=timeout,
+            verbose=verbose,
+            tell=lambda line: say(named(line, names), console=notes),
+        )
+    except DeploymentError as error:
+        raise DeploymentError(named(str(error), names)) from None
     progress = [named(line, names) for line in progress]
     beside = None  # the organiser need not have the reference
     with suppress(FedPriKLError):

@@ -21,7 +21,7 @@ from fedprikl.cli.options import (
     check_outputs,
     load_reference,
 )
-from fedprikl.cli.running import check_address, check_flower, held, run_party
+from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
 from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import (
     aggregator_processes,
@@ -92,6 +92,7 @@ def host(
     folder: Folder,
     listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
     health_port: Annotated[int, typer.Option(min=0, max=65535, help="0: none.")] = 8471,
+    log_format: Logs = "text",
 ) -> None:
     """Organiser: runs relay and aggregator, until it is stopped.
 
@@ -117,6 +118,8 @@ def host(
                 ),
             ],
             health_port=health_port,
+            log_format=log_format,
+            certificates=[relay / "server.pem"],
         )
 
 
@@ -157,6 +160,7 @@ def join(
     path = output / f"{name}.join"
     replace_file(path, text.encode(), mode=0o644)
     say(f"{path}: send it to the organiser\nfingerprint: {fingerprint}")
+    say(f"policy: {folder / 'policy.toml'}, what this site allows: read it before you start")
     say("Tell the organiser the fingerprint by another way, like the telephone.", console=notes)
 
 
@@ -222,6 +226,9 @@ def status(folder: Folder, json: Json = False) -> None:
 def kit(
     folder: Folder,
     plan: Annotated[Path, typer.Argument(help="The plan, signed with the organiser's key.")],
+    reference: Annotated[
+        Path | None, typer.Option(help="The plan's reference, if it is another than the first.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The kit.")] = Path("kit.json"),
     force: Force = False,
 ) -> None:
@@ -231,8 +238,11 @@ def kit(
     """
     known = Federation.load(folder)
     check_outputs(output, force=force, inputs=(plan,))
+    if reference is not None:
+        load_reference(reference)
+        provisioning.add_reference(known.home, reference)
     text = provisioning.make_kit(known, plan)
-    replace_file(known.home.folder / "plan.json", plan.read_bytes(), mode=0o644)
+    provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
 
@@ -243,30 +253,23 @@ def start(
     data: SiteData,
     table: TableName = "",
     folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="As of `fedprikl site`; repeatable.")
-    ] = None,
     health_port: Annotated[int, typer.Option(min=0, max=65535, help="0: none.")] = 8470,
+    log_format: Logs = "text",
 ) -> None:
-    """Site: unpacks a kit and runs the site, until it is stopped. Answers plans with a roster only.
+    """Site: unpacks a kit and runs the site, until it is stopped, under the folder's policy.toml.
 
-    Example: `fedprikl federation start kit.json --data records.csv --set largest-epsilon=1.0`
+    Example: `fedprikl federation start kit.json --data records.csv`
     """
-    from fedprikl.cli.site_command import site_command
+    from fedprikl.cli.site_command import run
 
-    folder = folder.resolve()
     own = provisioning.unpack(kit_file, folder)
-    os.environ["FEDPRIKL_HOME"] = str(folder)
-    site_command(
-        superlink=own.relay,
+    run(
         data=data,
         table=table,
-        reference=folder / "ref.json",
-        organiser=own.organiser,
-        node_key=folder / "node",
-        root_certificates=folder / "ca.pem",
-        settings=["require-roster=true", *(settings or [])],
+        superlink=own.relay,
+        folder=folder,
         health_port=health_port,
+        log_format=log_format,
     )
 
 
@@ -276,6 +279,9 @@ def ask(
     clients: Annotated[
         int | None,
         typer.Option(min=3, help="Wait for so many sites.", show_default="all admitted ones"),
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Which plan.", show_default="that of the newest kit")
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The release.")] = Path(
@@ -296,7 +302,7 @@ def ask(
     federate_command(
         superlink=CONNECTION,
         key=SigningKey.load(known.home.signing_key).public,
-        plan=known.home.folder / "plan.json",
+        plan=plan or known.home.folder / "plan.json",
         roster=known.home.roster,
         clients=clients or len(known.admitted),
         wait=wait,

@@ -271,7 +271,6 @@ def run_command(
         runner = FederatedSeries(
             signed=signed,
             superlink=federation,
-            name=plan.name,
             key=public,
             config={"clients": least_clients},
             note=_note,

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedprikl.checks import check_names
 from fedprikl.cli.options import given_of
-from fedprikl.deployment.settings import check_names
 from fedprikl.errors import InvalidInputError
 
 OWN = ("source", "write")  # options about the file itself, which it does not hold

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, say
-from fedprikl.cli.running import HealthPort, check_flower, run_party
+from fedprikl.cli.running import HealthPort, Logs, check_flower, run_party
 from fedprikl.deployment.flower.parties import prepare_relay, relay_processes
 
 HEALTH_PORT = 8472
@@ -19,6 +19,7 @@ def relay_command(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 9443,
     days: Annotated[float, typer.Option(help="How long a new certificate is valid.")] = 365.0,
     health_port: HealthPort = HEALTH_PORT,
+    log_format: Logs = "text",
 ) -> None:
     """Runs Flower's SuperLink with TLS and registered nodes; makes what it needs at first.
 
@@ -30,4 +31,11 @@ def relay_command(
     for file in prepare_relay(folder, name=name, days=days):
         say(f"made {folder / file}", console=notes)
     processes = relay_processes(folder, host=host, port=port)
-    run_party("relay", folder, lambda _: processes, health_port=health_port)
+    run_party(
+        "relay",
+        folder,
+        lambda _: processes,
+        health_port=health_port,
+        log_format=log_format,
+        certificates=[folder / "server.pem"],
+    )

@@ -79,7 +79,7 @@ def report_command(
         "policy": Policy(
             largest_epsilon=limits.largest_epsilon,
             largest_delta=limits.largest_delta,
-            organiser=organiser.strip().lower(),
+            organisers=frozenset({organiser.strip().lower()} - {""}),
         ),
     }
     if dry_run:

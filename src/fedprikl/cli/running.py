@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +13,26 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from fedprikl.cli.console import notes, say
+from fedprikl.deployment.log_lines import LogFormat, log_to
+from fedprikl.deployment.settings import now
 from fedprikl.deployment.supervisor import Child, Supervisor, serve_health
-from fedprikl.deployment.tls import check_relay, clock_words
+from fedprikl.deployment.tls import (
+    WARNED,
+    certificate_words,
+    check_relay,
+    clock_words,
+    days_left,
+    first_end,
+)
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.store import locked
 
 MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 HealthPort = Annotated[
     int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
+]
+Logs = Annotated[
+    LogFormat, typer.Option("--log-format", help="Of the lines on stderr: text, or JSON objects.")
 ]
 Poll = Annotated[
     float,
@@ -34,21 +46,56 @@ Poll = Annotated[
 
 
 def run_party(
-    name: str, home: Path, children: Callable[[Path], Sequence[Child]], *, health_port: int
+    name: str,
+    home: Path,
+    children: Callable[[Path], Sequence[Child]],
+    *,
+    health_port: int,
+    log_format: LogFormat = "text",
+    certificates: Sequence[Path | None] = (),
 ) -> None:
     """Starts the processes of a party and keeps them running; returns when it is told to stop.
 
     They share a folder of the home that only this user can read. It is made anew at every start, so
-    what a crash leaves there is of no use to anybody.
+    what a crash leaves there is of no use to anybody. Every hour it looks when the certificates
+    end, which metrics.prom tells, and warns in time.
     """
+    log = log_to(log_format)
+    say_own = partial(log, "fedprikl")
+    files = [path for path in certificates if path is not None]
     with ExitStack() as stack:
         private = stack.enter_context(private_folder(home, name))
-        supervisor = Supervisor(children(private), lambda words: say(words, console=notes))
+        supervisor = Supervisor(
+            children(private),
+            say_own,
+            hear=log,
+            chore=lambda: watch_certificates(home / "metrics.prom", files, say_own),
+        )
         if health_port:
             stack.enter_context(serve_health(health_port, lambda: supervisor.health))
-            say(f"health: http://127.0.0.1:{health_port}/health", console=notes)
+            say_own(f"health: http://127.0.0.1:{health_port}/health")
         supervisor.run()
-        say("stopped: all processes have ended", console=notes)
+        say_own("stopped: all processes have ended")
+
+
+def watch_certificates(metrics: Path, files: Sequence[Path], say: Callable[[str], None]) -> None:
+    """Writes how many days each certificate has left, and warns before one ends. Never raises."""
+    from fedprikl.deployment.round_metrics import write_certificate_days
+
+    days = dict[str, float]()
+    for path in files:
+        try:
+            end, at = first_end(path), now()
+            days[path.name] = days_left(end, at=at)
+            if days[path.name] < WARNED:
+                say(f"WARNING {path}: {certificate_words(end, at=at)}")
+        except DeploymentError as error:
+            say(f"WARNING {error}")
+    try:
+        if days:
+            write_certificate_days(metrics, days)
+    except OSError as error:  # a party works without
+        say(f"WARNING the metrics could not be written: {error.strerror}")
 
 
 @contextmanager
@@ -109,14 +156,14 @@ def check_node_key(path: Path) -> None:
         )
 
 
-def note_relay(address: str, roots: Path | None) -> None:
+def note_relay(address: str, roots: Path | None, log_format: LogFormat = "text") -> None:
     """Says what is wrong with the relay or a clock. It may be mended later: nobody gives up."""
     try:
         words = clock_words(check_relay(address, roots), address)
     except DeploymentError as error:
         words = f"{error} Starting all the same: it is tried again and again."
     if words:
-        say(words, console=notes)
+        log_to(log_format)("fedprikl", f"WARNING {words}")
 
 
 def check_address(address: str) -> None:

@@ -10,5 +10,7 @@ delivery.py       its messages over HTTPS, until the servers have them
 settings.py       run config, node config and files
 supervisor.py     keeps the processes of a party running
 tls.py            certificates and keys; whether a relay can be reached and trusted
+web.py            an ASGI app on a socket, with limits
+servers/          one of three servers: collector, links to the others, the one answer
 flower/           the network over Flower: adapters only
 """

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedprikl.deployment.progress import (
-    RoundMetrics,
     identity_line,
     not_counted_line,
     printable,
     waiting_line,
 )
+from fedprikl.deployment.round_metrics import RoundMetrics
 from fedprikl.deployment.settings import Home, RoundSettings, now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
@@ -179,8 +179,9 @@ class Run:
         roster = Roster.load(self.home.roster)
         if roster.fingerprint != self.plan.roster:
             raise InvalidInputError(
-                f"The plan names another roster than {self.home.roster.name} of the aggregator's "
-                "folder. Bring the one it was planned with, or plan again with `--roster`."
+                f"The plan names another roster ({self.plan.roster[:16]}) than "
+                f"{self.home.roster.name} of the aggregator's folder ({roster.fingerprint[:16]}). "
+                "Bring the one it was planned with, or plan again with `--roster`."
             )
         return roster
 
@@ -247,7 +248,7 @@ def _check_countable(left: Collection[str], needed: int, period: int | None) -> 
         return
     advice = (
         "To count the same records again, plan with more `--releases`, and let the sites raise "
-        "their own `most-counts`."
+        "`most-counts` in their policies."
         if period is None
         else f"Period {period} was counted before, and no release came of it: go on with the next."
     )

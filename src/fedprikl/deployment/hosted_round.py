@@ -27,12 +27,13 @@ import numpy as np
 
 from fedprikl.deployment.host import Company, Host, Network, Run, gather
 from fedprikl.deployment.progress import (
-    RoundMetrics,
+    FIRST,
     cohorts_line,
     release_line,
+    short_name,
     step_line,
-    write_metrics,
 )
+from fedprikl.deployment.round_metrics import RoundMetrics, write_metrics
 from fedprikl.deployment.settings import RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import Ledger
@@ -214,7 +215,7 @@ def _finish(run: Run) -> Release | None:
         return finish_round(
             ledger,
             run.plan,
-            Reference.load(run.home.reference),
+            _reference(run),
             key=lambda: run.signer,
             at=run.host.now(),
             period=run.settings.period,
@@ -223,12 +224,25 @@ def _finish(run: Run) -> Release | None:
         )
 
 
+def _reference(run: Run) -> Reference:
+    """That the plan is about; several lie side by side."""
+    wanted, home = run.plan.reference, run.home
+    found = home.find_reference(wanted)
+    if found is None:
+        words = home.wrong_reference(wanted, "the aggregator")
+        raise InvalidInputError(
+            f"{words[0].upper()}{words[1:]}. Put the reference {wanted[:16]} into "
+            f"{home.references.name}/ of its folder."
+        )
+    return found
+
+
 def _run_round(run: Run) -> Release:
     plan, home, host = run.plan, run.home, run.host
     check_time(plan, at=host.now())
     run.check_wanted()
     roster, sealer = run.load_roster(), SealingKey.load(home.sealing_key)
-    server, rng = Server(run.signed, Reference.load(home.reference)), np.random.default_rng()
+    server, rng = Server(run.signed, _reference(run)), np.random.default_rng()
     with _open_ledger(run) as ledger:
         if plan.population not in ledger.populations():
             raise InvalidInputError(
@@ -259,7 +273,7 @@ def _run_round(run: Run) -> Release:
             _drive(run, driver, current.round_id, names, roster)
             message = driver.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
-            raise ReleaseRefused(f"{error}{refusals_in_words(driver)}") from None
+            raise ReleaseRefused(f"{error}{refusals_in_words(driver, names)}") from None
         finally:
             keep_refusals(driver, current.round_id, home.refusals, host)
             left = ledger.account(plan.population).left
@@ -401,19 +415,20 @@ def prune_refusals(folder: Path, *, before: datetime) -> int:
     return removed
 
 
-def refusals_in_words(driver: RoundDriver) -> str:
+def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     """What people need to know when nothing was released. Public: the relay stores it.
 
-    Of the refusals that were sealed only the number, as their words may depend on records.
+    Of the refusals that were sealed only the number, as their words may depend on records; of the
+    others who was first, as `names` says, and why: the relay has seen it.
     """
     reasons = [outcome.reason for outcome in driver.aggregator.outcomes.values() if outcome.reason]
     words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
     refusals, sealed = driver.refusals, len(driver.confided)
     if refusals:
         words += f" {len(refusals)} clients took no part"
-        told = (why for client, why in refusals.items() if client not in driver.confided)
-        first = next(told, "")
-        words += f", the first because: {first}." if first else "."
+        told = ((who, why) for who, why in refusals.items() if who not in driver.confided)
+        first, why = next(told, ("", ""))
+        words += f"{FIRST}{short_name(names.get(first, first))}, because: {why}." if why else "."
     if sealed:
         words += f" {sealed} of the reasons are in the aggregator's folder."
     return words

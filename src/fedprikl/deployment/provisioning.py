@@ -24,6 +24,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
+from fedprikl.deployment.policy import policy_text
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.documents import (
@@ -265,6 +266,9 @@ def join(path: Path, folder: Path) -> tuple[str, str, str]:
     named = fingerprint_of(body.federation, body.relay, body.certificates, organiser)
     replace_file(folder / "ca.pem", body.certificates.encode(), mode=0o644)
     replace_file(folder / "member.json", readable(to_plain(own)).encode())
+    if not Home(folder).policy.exists():  # what the site's people wrote stays
+        text = policy_text({body.federation: organiser}, require_roster=True)
+        replace_file(Home(folder).policy, text.encode(), mode=0o644)
     joining = Joining(federation=named, site=body.site, token=body.token, node=node)
     check = short_fingerprint(named, body.site, identity.public, node)
     return body.site, _signed("joining file", joining, identity), check
@@ -310,26 +314,50 @@ def remove(federation: Federation, names: Sequence[str]) -> Federation:
 def make_kit(federation: Federation, path: Path) -> str:
     """The text of the kit for a plan, which has to fit the federation."""
     signed, home = SignedPlan.load(path), federation.home
+    files = home.reference_files()
+    found = [p for p in files if Reference.load(p).fingerprint == signed.plan.reference]
+    if not found:
+        words = home.wrong_reference(signed.plan.reference, federation.name)
+        raise InvalidInputError(
+            f"{words[0].upper()}{words[1:]}. Give the reference to the federation with "
+            f"`--reference`. {UNCHANGED}"
+        )
     wanted = {
         "organiser's key": (signed.signer, federation.organiser.public),
         "roster": (signed.plan.roster, Roster.load(home.roster).fingerprint),
-        "reference": (signed.plan.reference, Reference.load(home.reference).fingerprint),
         "aggregator's key": (signed.plan.aggregator, SealingKey.load(home.sealing_key).public),
     }
     for what, (planned, own) in wanted.items():
         if planned != own:
             raise InvalidInputError(
-                f"The plan {path} does not have the {what} of {federation.name} as it is now. Plan "
-                f"again: `fedprikl federation status` shows the command. {UNCHANGED}"
+                f"The plan {path} does not have the {what} of {federation.name} as it is now: it "
+                f"has {planned[:16] or 'none'}, the federation {own[:16]}. Plan again: `fedprikl "
+                f"federation status` shows the command. {UNCHANGED}"
             )
     kit = Kit(
         federation=federation.name,
         certificates=federation.certificates.read_text("utf-8"),
         roster=home.roster.read_text("utf-8"),
-        reference=home.reference.read_text("utf-8"),
+        reference=found[0].read_text("utf-8"),
         plan=path.read_text("utf-8"),
     )
     return _signed("kit", kit, federation.organiser)
+
+
+def add_reference(home: Home, path: Path) -> None:
+    """Puts a reference beside those that a party has."""
+    found = Reference.load(path)
+    home.references.mkdir(mode=0o700, parents=True, exist_ok=True)
+    named = home.references / f"{found.fingerprint}.json"
+    replace_file(named, read_file(path, "reference"), mode=0o644)
+
+
+def add_plan(home: Home, text: str) -> None:
+    """Puts a plan beside those that a party has; plan.json is the newest."""
+    signed = SignedPlan.from_dict(parse_document(text, "plan"))
+    home.plans.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in (home.plans / f"{signed.plan.fingerprint}.json", home.folder / "plan.json"):
+        replace_file(path, text.encode(), mode=0o644)
 
 
 def unpack(path: Path, folder: Path) -> Membership:
@@ -346,8 +374,10 @@ def unpack(path: Path, folder: Path) -> Membership:
             f"Ask the organiser. {UNCHANGED}"
         )
     files = {"ca.pem": kit.certificates, "roster.txt": kit.roster, "ref.json": kit.reference}
-    for name, text in {**files, "plan.json": kit.plan}.items():
+    for name, text in files.items():
         replace_file(folder / name, text.encode(), mode=0o644)
+    add_reference(Home(folder), folder / "ref.json")
+    add_plan(Home(folder), kit.plan)
     return own
 
 

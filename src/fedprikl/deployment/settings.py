@@ -3,45 +3,28 @@
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fedprikl.checks import check_names
+from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
 from fedprikl.records import Place, data_files, place_of
+from fedprikl.reference import Reference
 
 Config = Mapping[str, object]
 Setting = TypeVar("Setting", str, bool, int, float)
 NO_PERIOD = -1  # a run config has no null
-LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise
 OF_A_RUN = frozenset(
     {"clients", "deadline", "grace", "period", "plan", "previous", "request", "step-timeout"}
     | {"home", "signer", "wait"}
 )
-LIMITS = frozenset(  # of a site's policy, by the names of its fields
-    {"largest-delta", "largest-epsilon", "least-corruption", "most-counts", "most-points"}
-    | {"population", "require-roster", "smallest-cohort", "smallest-threshold"}
-)
-OF_A_SITE = LIMITS | {
-    *("data", "identity", "ledger", "longest-validity-days", "organiser", "reference", "roster"),
-    *("table", "whole-clients-only"),
-}
+OF_A_SITE = frozenset({"data", "identity", "ledger", "policy", "reference", "roster", "table"})
 OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
-
-
-def check_names(given: Collection[str], known: Collection[str], what: str) -> None:
-    """Refuses a setting that nobody reads: a limit that is misspelt would not hold."""
-    plain = {name.lower(): name for name in known}
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name.lower(), plain, n=1)
-            names = ", ".join(sorted(known))
-            advice = f"Did you mean {plain[near[0]]}?" if near else f"There are: {names}."
-            raise InvalidInputError(f"There is no setting {name!r:.80} {what}. {advice}")
 
 
 def home_folder() -> Path:
@@ -60,6 +43,10 @@ class Home:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.reference = folder / "ref.json"  # Pi
+        self.references = folder / "references"  # others, by their fingerprints
+        self.plans = folder / "plans"  # the same of plans, beside plan.json
+        self.policy = folder / "policy.toml"  # of a site: what it allows
+        self.log = folder / "log.db"  # of a site: what was asked, what left, and what it cost
         self.signing_key = folder / "signing.pem"  # SECRET: signs releases
         self.sealing_key = folder / "sealing.pem"  # SECRET: opens the clients' answers
         self.identity = folder / "identity.pem"  # SECRET: of a site; a roster knows it by this key
@@ -71,6 +58,60 @@ class Home:
         self.releases = folder / "releases"  # one file per release
         # One file per round that clients refused. Not public: a reason may depend on records.
         self.refusals = folder / "refusals"
+
+    def find_reference(self, fingerprint: str) -> Reference | None:
+        """The reference with this fingerprint, among ref.json and the files of references/."""
+        for path in (self.references / f"{fingerprint}.json", *self.reference_files()):
+            if path.exists() and (found := Reference.load(path)).fingerprint == fingerprint:
+                return found
+        return None
+
+    def reference_files(self) -> list[Path]:
+        """Where references are."""
+        found = [self.reference, *sorted(self.references.glob("*.json"))]
+        return [path for path in found if path.exists()]
+
+    def wrong_reference(self, fingerprint: str, whose: str) -> str:
+        """That a party does not have the reference of a plan, with both fingerprints."""
+        known = [Reference.load(path).fingerprint[:16] for path in self.reference_files()]
+        return (
+            f"the plan is about the reference {fingerprint[:16]}, and {whose} has "
+            f"{', '.join(known) or 'none'}"
+        )
+
+    def find_plan(self, name: str) -> Path:
+        """The file of a plan, by its fingerprint or by the name of a file in the folder."""
+        if not re.fullmatch("[0-9a-f]{64}", name):
+            return self.folder / name
+        known = []
+        for path in (self.plans / f"{name}.json", *self._plan_files()):
+            found = _fingerprint(path) if path.exists() else ""
+            if found == name:
+                return path
+            known += [f"{found[:16]} ({path.name})"] if found else []
+        raise InvalidInputError(
+            f"The aggregator does not have the plan {name[:16]}; it has "
+            f"{', '.join(known) or 'none'}. Put your plan into {self.plans.name}/ of its folder."
+        )
+
+    def _plan_files(self) -> list[Path]:
+        """Where plans may be."""
+        others = {self.reference, self.cohorts}
+        found = [*self.folder.glob("*.json"), *self.plans.glob("*.json")]
+        return sorted(path for path in found if path not in others)
+
+    def known_plans(self) -> dict[Path, SignedPlan]:
+        """All plans of the folder."""
+        files = (path for path in self._plan_files() if _fingerprint(path))
+        return {path: SignedPlan.load(path) for path in files}
+
+
+def _fingerprint(path: Path) -> str:
+    """Of a plan; empty if the file holds none that can be read."""
+    try:
+        return SignedPlan.load(path).plan.fingerprint
+    except InvalidInputError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +145,12 @@ class RoundSettings:
             )
         name = _read(config, "plan", "plan.json")
         if Path(name).name != name or not name.isprintable():
-            raise InvalidInputError("`plan` is the name of a file in the home folder, not a path.")
+            raise InvalidInputError("`plan` is a fingerprint, or a file of the home folder.")
         folder = home or home_folder()
         once = config.get("period", NO_PERIOD) == NO_PERIOD
         return cls(
             home=Home(folder),
-            plan=folder / name,
+            plan=Home(folder).find_plan(name),
             request=_digits(config, "request", "at most 64 digits 0-9a-f", least=0),
             clients=_read(config, "clients", 3),
             wait=_read(config, "wait", 60.0),
@@ -127,7 +168,7 @@ class NodeSettings:
     """What a site has decided, from its node config. A run cannot change any of it."""
 
     data: Place
-    policy: Policy
+    policy: SitePolicy
     home: Home  # identity and roster: for a plan with a roster; ledger: without a trusted party
 
     def load_identity(self) -> SigningKey | None:
@@ -140,27 +181,30 @@ class NodeSettings:
 
     @classmethod
     def of(cls, config: Config) -> "NodeSettings":
-        """Checked. A node of the simulation engine has a number instead of a configuration."""
+        """Checked. A node of the simulation engine has a number instead of a configuration.
+
+        The policy is read anew for every message: who changes it need not start the site again,
+        and a site whose policy is gone or misspelt answers nobody.
+        """
         if "partition-id" in config and "data" not in config:
             check_names(config, OF_A_SIMULATED_SITE, "of a simulated site")
             return cls._simulated(_read(config, "partition-id", 0))
         check_names(config, OF_A_SITE, "of a site")
-        for name in ("data", "reference", "organiser"):
-            if not _read(config, name, ""):
-                raise DeploymentError(
-                    f"The node config lacks `{name}`. Start the SuperNode with --node-config "
-                    '\'data="..." reference="..." organiser="..."\'.'
-                )
-        for name, value in config.items():
-            if isinstance(value, str) and not value.strip():  # like "any population"
+        for name in config:
+            if not _read(config, name, "").strip():
                 raise InvalidInputError(
                     f"The setting `{name}` is empty. Fill it in or leave it out."
                 )
+        if "data" not in config:
+            raise DeploymentError(
+                "The node config lacks `data`. Start the SuperNode with --node-config "
+                '\'data="..." policy="..."\'.'
+            )
         home = Home(home_folder())
-        for name in ("reference", "identity", "roster", "ledger"):
+        for name in OF_A_SITE - {"data", "table"}:
             setattr(home, name, Path(_read(config, name, str(getattr(home, name)))))
         data = place_of(_read(config, "data", ""), _read(config, "table", ""))
-        return cls(data=data, policy=_policy(config), home=home)
+        return cls(data=data, policy=load_policy(home.policy), home=home)
 
     @classmethod
     def _simulated(cls, number: int) -> "NodeSettings":
@@ -171,7 +215,10 @@ class NodeSettings:
         home = Home(home_folder())
         signed = SignedPlan.load(home.folder / "plan.json")
         files = data_files(home.folder / "clients")
-        policy = Policy(organiser=signed.signer, most_counts=signed.plan.budget.releases)
+        limits = Policy(
+            organisers=frozenset({signed.signer}), most_counts=signed.plan.budget.releases
+        )
+        policy = SitePolicy(organisers={"organiser": signed.signer}, limits=limits)
         return cls(data=files[number % len(files)], policy=policy, home=home)
 
 
@@ -182,24 +229,6 @@ def data_settings(place: Place) -> dict[str, str]:
     file = place.file
     url = place.url if file is None else f"{place.kind}:{file.resolve()}"
     return {"data": url, "table": place.table}
-
-
-def _policy(config: Config) -> Policy:
-    usual, limits = Policy(), dict[str, Any]()
-    for name in LIMITS:
-        field = name.replace("-", "_")
-        limits[field] = _read(config, name, getattr(usual, field))
-    days = _read(config, "longest-validity-days", float(LONGEST_VALIDITY.days))
-    limits["longest_validity"] = timedelta(days=min(days, timedelta.max.days))
-    if _read(config, "whole-clients-only", False):
-        limits["units"] = frozenset({"client"})
-    organiser = _read(config, "organiser", "").strip().lower()
-    if not re.fullmatch("[0-9a-f]{64}", organiser):
-        raise InvalidInputError(
-            "The setting `organiser` is no public key: it has 64 hexadecimal digits, as "
-            '`fedprikl plan` prints them after "signed by".'
-        )
-    return Policy(organiser=organiser, **limits)
 
 
 def _read(config: Config, name: str, default: Setting) -> Setting:

@@ -9,6 +9,9 @@ records were counted and which plans are replaced.
 What is told in the open depends on no record. From the moment the records are read, everything
 that goes back is sealed, also that something failed, and why stays in the site's own log.
 
+Before a round begins, the site's policy (`policy.py`) decides, and where the policy says so a
+person. The site's log (`site_log.py`) has what was asked and what left.
+
 Without a trusted aggregator there is nobody who is sure to keep count of what was released. So the
 site charges a ledger of its own before its counts leave, and without a budget they do not.
 """
@@ -20,6 +23,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from fedprikl.deployment.settings import NodeSettings, now
+from fedprikl.deployment.site_log import SiteLog
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.monitoring.counted_records import records_of_period
@@ -35,7 +39,13 @@ from fedprikl.protocol import (
     draw_of,
     trust_of,
 )
-from fedprikl.protocol.client import check_period, check_protected, check_roster, check_validity
+from fedprikl.protocol.client import (
+    check_asker,
+    check_corruption,
+    check_period,
+    check_plan,
+    check_roster,
+)
 from fedprikl.protocol.keys import seal_answer, seal_refusal
 from fedprikl.protocol.round import introduce
 from fedprikl.records import check_once, open_records
@@ -44,20 +54,24 @@ from fedprikl.reference import Reference
 log = logging.getLogger(__name__)
 
 
-def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: str) -> None:
-    """Raises a `PolicyRefusal` if it is not good enough. Looks at no record."""
-    signed, plan = invitation.signed, invitation.signed.plan
-    if not signed.is_signed_by(settings.policy.organiser):
-        raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
+def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: str) -> Reference:
+    """The reference of the plan; a `PolicyRefusal` if it is not good enough. Looks at no record."""
+    signed, plan, limits = invitation.signed, invitation.signed.plan, settings.policy.limits
+    check_asker(signed, limits)
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
-    check_validity(plan, settings.policy, at=at)
-    check_protected(plan, settings.policy)
+    settings.policy.check_hours(at)
+    reference = settings.home.find_reference(plan.reference)
+    if reference is None:
+        raise PolicyRefusal(settings.home.wrong_reference(plan.reference, "this site"))
+    check_plan(signed, limits, reference, at=at)
+    check_corruption(plan, limits)
     check_period(invitation, at=at)
     if trust_of(plan).shares_noise and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
-    check_roster(invitation, settings.policy, *credentials(plan, settings))
+    check_roster(invitation, limits, *credentials(plan, settings))
     _check_own_budget(invitation, settings)
+    return reference
 
 
 def credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, SigningKey | None]:
@@ -166,13 +180,14 @@ class Site:
         """The first step: check who asks for what, count, open a session."""
         settings = NodeSettings.of(self.config)
         invitation = Invitation.from_bytes(asked.message)
-        check_before_reading(invitation, settings, at=now())
-        SiteMemory(settings.home.memory, settings.data).begin(
-            invitation, most_counts=settings.policy.most_counts, at=now()
-        )
+        at, policy = now(), settings.policy
+        reference = check_before_reading(invitation, settings, at=at)
+        memory = SiteMemory(settings.home.memory, settings.data)
+        SiteLog(settings.home.log, memory.log_head()).check(invitation, policy, at=at)
+        memory.begin(invitation, most_counts=policy.limits.most_counts, at=at)
         self.state.clear()  # what is left of a round that never ended
         try:
-            session = _open_session(invitation, settings)
+            session = _open_session(invitation, settings, reference)
         except Exception as error:
             return self._refuse_sealed(error, Step.ADVERTISE, asked, invitation, settings)
         return self._answer(Step.ADVERTISE, asked, session, settings)
@@ -251,7 +266,9 @@ class Site:
         return self.state["answer"] if same else b""
 
 
-def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSession:
+def _open_session(
+    invitation: Invitation, settings: NodeSettings, reference: Reference
+) -> ClientSession:
     """Reads the records; of a series, those of the period.
 
     Where the plan protects whole clients, exactly as many records are drawn as the invitation's
@@ -260,7 +277,7 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
     bytes as an answer. The aggregator learns that the site has none. The relay does not learn it
     from the bytes, but it sees that the site is asked nothing any more.
     """
-    reference, plan = Reference.load(settings.home.reference), invitation.signed.plan
+    plan = invitation.signed.plan
     draw, when = draw_of(plan), plan.when
     data, drawn = settings.data, draw is not None
     check_once([data], by_name=when.kind == "series" and not when.time_column)
@@ -274,7 +291,7 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
         found.counts,
         reference,
         views=found.views,
-        policy=settings.policy,
+        policy=settings.policy.limits,
         randomness=os.urandom,
         identity=identity,
         roster=roster,
@@ -291,7 +308,13 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
     invitation, memory = session.invitation, SiteMemory(settings.home.memory, settings.data)
     if step is Step.INPUT:
         _pay(invitation, session.charge, settings, at=None)  # unpaid is not counted
-        memory.count(invitation, most_counts=settings.policy.most_counts, at=now())
+        own, policy, at = SiteLog(settings.home.log, memory.log_head()), settings.policy, now()
+        memory.count(
+            invitation,
+            most_counts=policy.limits.most_counts,
+            at=at,
+            log=lambda: own.send(invitation, policy, at=at),
+        )
         _pay(invitation, session.charge, settings, at=now())
     elif step is not Step.ADVERTISE:
         memory.go_on(invitation.round_id, step)

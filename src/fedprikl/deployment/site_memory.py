@@ -2,7 +2,8 @@
 
     begin   a round was begun, and under which plan: no round is begun twice, older plans are void
     step    a step of it was answered: no step is answered twice
-    count   the site's records were counted, under whatever population's name, and which
+    count   the site's records were counted, under whatever population's name, and which; with the
+            head of the site's log, which says so too
     forgot  rounds of plans that have expired were removed; what else was known stays
 
 What a client remembers of a running round lives in its SuperNode's memory, which Flower updates
@@ -18,7 +19,7 @@ clock goes back. Counts stay. The file holds no key and no record.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -30,7 +31,7 @@ from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords, records_key
 from fedprikl.protocol import Invitation, Plan, Step
 from fedprikl.records import Place
-from fedprikl.store import Entry, Store, StoreKind
+from fedprikl.store import Entry, Head, Store, StoreKind
 
 SITE_MEMORY = StoreKind(
     name="site memory",
@@ -62,12 +63,22 @@ class BegunRound:
     step: int  # the last that was answered, by its place among the steps
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Counts of a site's records that left."""
+
+    records: str  # by `records_key`
+    counted: CountedRecords
+    plan: str = ""  # fingerprint; empty: not known, so it counts against every plan
+    log: Head | None = None  # of the site's log with this count
+
+
 @dataclass(slots=True)
 class Remembered:
     """What the entries of a memory say, one after the other."""
 
     rounds: dict[tuple[str, str], BegunRound] = field(default_factory=dict)  # by records, round
-    counts: list[tuple[str, CountedRecords]] = field(default_factory=list)  # of which records
+    counts: list[Count] = field(default_factory=list)
     serials: dict[tuple[str, str], int] = field(default_factory=dict)  # by organiser, population
     forgotten: float = 0.0  # rounds of plans that ended up to then were removed
 
@@ -84,7 +95,8 @@ class Remembered:
                 key = body["records"], body["round_id"]
                 self.rounds[key] = replace(self.rounds[key], step=int(body["step"]))
             case "count":
-                self.counts.append((body["records"], read_fields(CountedRecords, body["counted"])))
+                usual = {"plan": "", "log": None}  # of memories that were written before
+                self.counts.append(read_fields(Count, usual | dict(body)))
             case "forgot":
                 self.forgotten = float(body["until"])
                 self.serials |= {(one, other): int(n) for one, other, n in body["serials"]}
@@ -106,8 +118,13 @@ class Remembered:
         yield {"event": "forgot", "until": self.forgotten, "serials": serials, "head": head}
         for begun in self.rounds.values():
             yield {"event": "begin"} | to_plain(begun)
-        for records, counted in self.counts:
-            yield {"event": "count", "records": records, "counted": to_plain(counted)}
+        for count in self.counts:
+            yield {"event": "count"} | to_plain(count)
+
+    @property
+    def log(self) -> Head | None:
+        """The newest head of the site's log that is known."""
+        return next((each.log for each in reversed(self.counts) if each.log is not None), None)
 
 
 class SiteMemory:
@@ -152,16 +169,27 @@ class SiteMemory:
         with _writing(self._path) as (store, known):
             self._claim(store, known, round_id, step)
 
-    def count(self, invitation: Invitation, *, most_counts: int, at: str) -> None:
+    def count(
+        self, invitation: Invitation, *, most_counts: int, at: str, log: Callable[[], Head]
+    ) -> None:
         """Claims the step in which the counts leave, and that the records are counted.
 
-        Whether the sum is opened afterwards nobody here can know: they stay counted.
+        `log` writes it into the site's log, or refuses. Whether the sum is opened afterwards nobody
+        here can know: they stay counted.
         """
         with _writing(self._path) as (store, known):
             self._claim(store, known, invitation.round_id, Step.INPUT)
             asked = self._check(known, invitation, most_counts, at)
-            counted = {"records": self._records, "counted": to_plain(asked)}
-            store.append({"event": "count", "round_id": invitation.round_id, "at": at} | counted)
+            plan = invitation.signed.plan.fingerprint
+            count = Count(records=self._records, counted=asked, plan=plan, log=log())
+            body = {"event": "count", "round_id": invitation.round_id, "at": at}
+            store.append(body | to_plain(count))
+
+    def log_head(self) -> Head | None:
+        """The newest head of the site's log that was known when counts left."""
+        if not self._path.exists():
+            return None
+        return read_memory(self._path).log
 
     def _claim(self, store: Store, known: Remembered, round_id: str, step: Step) -> None:
         begun, number = known.rounds.get((self._records, round_id)), _number(step)
@@ -179,32 +207,47 @@ class SiteMemory:
         if not plan.validity.includes(at) or (end is not None and end <= known.forgotten):
             raise PolicyRefusal("the plan is not valid at this time: it has expired, or not begun")
         serial = plan.validity.serial
-        if serial < known.serials.get((signed.signer, plan.population), serial):
-            raise PolicyRefusal("a newer plan of its organiser has replaced this one")
-        counts = [counted for records, counted in known.counts if records == self._records]
-        if any(asked.is_period_of(before) for before in counts):
-            raise PolicyRefusal("its records of this period have been counted already")
-        if not _may_count_again(plan, asked, counts, most_counts):
+        newest = known.serials.get(signed.lineage, serial)
+        if serial < newest:
             raise PolicyRefusal(
-                "its records have been counted as often as the plan (releases) and its own policy "
-                "(most-counts) allow"
+                f"a newer plan of its organiser has replaced this one (serial {newest}, this one "
+                f"has {serial}); plans with the same serial stand side by side"
             )
+        counts = [each for each in known.counts if each.records == self._records]
+        if any(asked.is_period_of(before.counted) for before in counts):
+            raise PolicyRefusal("its records of this period have been counted already")
+        _check_count(plan, asked, counts, most_counts)
         return asked
 
 
-def _may_count_again(
-    plan: Plan, asked: CountedRecords, counts: Sequence[CountedRecords], most_counts: int
-) -> bool:
-    """Whether plan and policy allow one more count.
+def _check_count(
+    plan: Plan, asked: CountedRecords, counts: Sequence[Count], most_counts: int
+) -> None:
+    """Raises `PolicyRefusal` unless plan and policy allow one more count.
 
-    Of records: those that may be in this count and were in others. A client is in every count, so
-    all of them matter: those of its own series are in the plan's budget, all others are not.
+    A plan's `releases` are rounds of this plan alone. The policy's `most-counts` is about all
+    plans: the difference of two sums tells as much if two plans asked for them. Of records, those
+    counts matter that may share one with this count. A client is in every count, so all of them
+    do: those of its own series are in the plan's budget, all others are not.
     """
+    own = [each for each in counts if each.plan in ("", plan.fingerprint)]
+    all_of_them = [each.counted for each in counts]
     if plan.unit.kind == "record" or not plan.is_series:
-        counted = sum(asked.may_share(before) for before in counts)
-        return counted < min(plan.budget.releases, most_counts)
-    own = sum(each.lineage == asked.lineage for each in counts)
-    return own < plan.budget.releases and len(counts) - own < most_counts
+        own = [each for each in own if asked.may_share(each.counted)]
+        counted = sum(map(asked.may_share, all_of_them))
+    else:
+        series = [each for each in counts if each.counted.lineage == asked.lineage]
+        own, counted = series, len(counts) - len(series)
+    if len(own) >= plan.budget.releases:
+        raise PolicyRefusal(
+            f"its records have been counted {len(own)} times under this plan, as often as it says "
+            "(releases)"
+        )
+    if counted >= most_counts:
+        raise PolicyRefusal(
+            f"its records have been counted {counted} times under all plans together, as often as "
+            "its own policy (most-counts) allows"
+        )
 
 
 def _number(step: Step) -> int:

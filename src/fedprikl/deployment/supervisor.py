@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from fedprikl.errors import DeploymentError
 
@@ -26,7 +28,7 @@ SETTLED = 60.0  # seconds after which a process counts as well
 STOPPING = 10.0  # seconds that all processes together have to end
 LOOK = 0.2  # seconds between two looks at them
 SILENT = 60.0  # seconds without a sign of life after which a process is not well
-EVERY = 0.5  # seconds
+EVERY, HOUR = 0.5, 3600.0  # seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class Child:
     environment: Mapping[str, str] = field(default_factory=dict)
     beat: Path | None = None
     process: subprocess.Popen[bytes] | None = None
+    listener: threading.Thread | None = None
     started: float = 0.0
     restart_at: float = 0.0
     pause: float = FIRST_PAUSE
@@ -55,21 +58,43 @@ class Child:
             return self.beat is None or time.time() - self.beat.stat().st_mtime < SILENT
         return False
 
-    def start(self) -> None:
-        """Starts the process."""
+    def start(self, hear: Callable[[str, str], None] | None = None) -> None:
+        """Starts the process; `hear` is handed its name and each line that it writes."""
         self.started = time.monotonic()
         self.process = subprocess.Popen(  # noqa: S603  our own commands, no shell
             list(self.command),
             env=os.environ | dict(self.environment),
             stdin=subprocess.DEVNULL,
+            stdout=None if hear is None else subprocess.PIPE,
+            stderr=None if hear is None else subprocess.STDOUT,
         )
+        if hear is not None and self.process.stdout is not None:
+            listening = partial(_listen, self.process.stdout, partial(hear, self.name))
+            self.listener = threading.Thread(target=listening, name=self.name, daemon=True)
+            self.listener.start()
+
+
+def _listen(stream: IO[bytes], hear: Callable[[str], None]) -> None:
+    """Until nobody writes any more."""
+    with stream:
+        for line in stream:
+            hear(line.decode(errors="replace"))
 
 
 class Supervisor:
     """Runs children until it is told to stop."""
 
-    def __init__(self, children: Sequence[Child], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        children: Sequence[Child],
+        say: Callable[[str], None],
+        *,
+        hear: Callable[[str, str], None] | None = None,
+        chore: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`hear` is handed each line of each child; `chore` is done at first, and every hour."""
         self.children, self._say, self._stopping = children, say, False
+        self._hear, self._chore = hear, chore
 
     @property
     def health(self) -> dict[str, object]:
@@ -86,7 +111,11 @@ class Supervisor:
         """Until SIGTERM or SIGINT; every child has ended when this returns."""
         before = {n: signal.signal(n, self._stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
+            next_chore = time.monotonic()
             while not self._stopping:
+                if time.monotonic() >= next_chore:
+                    self._chore()
+                    next_chore += HOUR
                 for child in self.children:
                     self._look_after(child)
                 time.sleep(LOOK)
@@ -104,7 +133,7 @@ class Supervisor:
             return
         if process is None:
             if now >= child.restart_at:
-                child.start()
+                child.start(self._hear)
         elif process.poll() is not None:
             if now - child.started > SETTLED:
                 child.pause = FIRST_PAUSE
@@ -127,6 +156,9 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for child in self.children:
+            if child.listener is not None:
+                child.listener.join(1.0)
 
 
 def _ending(code: int) -> str:

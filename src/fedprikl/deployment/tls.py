@@ -30,6 +30,7 @@ CERTIFICATES = ("ca.pem", "server.pem", "server.key")
 CLOCKS = 300  # seconds that a clock may be ahead of the relay's or the aggregator's, or behind
 NOTICED = 3.0  # seconds that clocks may differ before it is worth a word
 SECONDS = 10.0  # to wait for a relay
+WARNED = 21.0  # days before a certificate's end that it is worth a word
 LONGEST_HEAD = 65536  # bytes of an answer
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -160,11 +161,51 @@ def clock_words(ahead: float, relay: str) -> str:
     return f"{said} {follows} Have both set by a time server (NTP)."
 
 
-def check_relay(address: str, roots: Path | str | None) -> float:
-    """Seconds by which this machine's clock is ahead of the relay's, to about a second.
+def first_end(path: Path) -> datetime:
+    """When the first of the certificates in a file ends."""
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+        return min(each.not_valid_after_utc for each in found)
+    except OSError as error:
+        raise DeploymentError(f"Cannot read {path}: {error.strerror}.") from None
+    except ValueError:
+        raise DeploymentError(f"{path} holds no certificate that can be read.") from None
 
-    0 if the relay does not tell the time. Raises a `DeploymentError` that says why a relay cannot
-    be reached or trusted now.
+
+def days_left(end: datetime, *, at: str) -> float:
+    """Days until a certificate ends; negative: it has."""
+    return (end - datetime.fromisoformat(at)) / timedelta(days=1)
+
+
+def certificate_words(end: datetime, *, at: str) -> str:
+    """When a certificate ends, with a warning in time.
+
+    >>> end = datetime(2027, 3, 1, tzinfo=UTC)
+    >>> certificate_words(end, at="2027-02-01T00:00:00+00:00")
+    'The certificate is valid until 2027-03-01.'
+    >>> certificate_words(end, at="2027-02-25T00:00:00+00:00")[:38]
+    'The certificate ends in 4 days (2027-0'
+    """
+    left = days_left(end, at=at)
+    if left >= WARNED:
+        return f"The certificate is valid until {end:%Y-%m-%d}."
+    when = f"ends in {left:.0f} days" if left >= 0 else f"ended {-left:.0f} days ago"
+    return (
+        f"The certificate {when} ({end:%Y-%m-%d}). Have the relay's operator renew it in time; "
+        "everybody then needs the new ca.pem."
+    )
+
+
+def check_relay(address: str, roots: Path | str | None) -> float:
+    """Seconds by which this machine's clock is ahead of the relay's; see `look_at_relay`."""
+    return look_at_relay(address, roots)[0]
+
+
+def look_at_relay(address: str, roots: Path | str | None) -> tuple[float, datetime]:
+    """Seconds by which this machine's clock is ahead of the relay's, and its certificate's end.
+
+    To about a second; 0 if the relay does not tell the time. Raises a `DeploymentError` that says
+    why a relay cannot be reached or trusted now.
     """
     name, _, number = address.rpartition(":")
     host = name.strip("[]")
@@ -175,7 +216,8 @@ def check_relay(address: str, roots: Path | str | None) -> float:
             socket.create_connection((host, port), SECONDS) as plain,
             context.wrap_socket(plain, server_hostname=host) as link,
         ):
-            return _seconds_ahead(link, address)
+            seconds = ssl.cert_time_to_seconds(str((link.getpeercert() or {})["notAfter"]))
+            return _seconds_ahead(link, address), datetime.fromtimestamp(seconds, UTC)
     except IsADirectoryError:
         raise DeploymentError(f"{roots} is a folder, no certificate file. Check it.") from None
     except (FileNotFoundError, TypeError):  # TypeError: the config file names no text

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from fedprikl.documents import clean
-from fedprikl.estimation import Answer
-from fedprikl.monitoring.alarms import FindableInSeries, JudgedView
-from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
+
+if TYPE_CHECKING:  # a site, which writes when certificates end, loads no estimation
+    from fedprikl.estimation import Answer
+    from fedprikl.monitoring.alarms import FindableInSeries, JudgedView
+    from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
 
 Labels = Mapping[str, str]
 _SAMPLE = re.compile(r"^(\w+(?:\{.*\})?) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII)
@@ -112,7 +115,7 @@ def distinct_labels(names: Iterable[str]) -> Iterator[str]:
 Sample = tuple[str, dict[str, str], float]
 
 
-def metrics_text(statuses: Sequence[SeriesStatus]) -> str:
+def metrics_text(statuses: "Sequence[SeriesStatus]") -> str:
     """The metrics of one series or of several, each sample labelled by its population.
 
     >>> print(metrics_text([]), end="")
@@ -126,7 +129,7 @@ def metrics_text(statuses: Sequence[SeriesStatus]) -> str:
     return samples_text(found, {PREFIX + n: ("gauge", says) for n, says in METRICS.items()}) + END
 
 
-def _samples(status: SeriesStatus) -> Iterator[Sample]:
+def _samples(status: "SeriesStatus") -> Iterator[Sample]:
     identity = ("every", "trust", "plan", "reference", "signer")
     yield "info", {name: getattr(status, name) for name in identity}, 1
     for state in STATES:
@@ -156,14 +159,14 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
     yield "faults", {}, len(status.faults)
 
 
-def _findable(found: FindableInSeries | None) -> Iterator[Sample]:
+def _findable(found: "FindableInSeries | None") -> Iterator[Sample]:
     if found is not None:
         yield "can_tell", {}, found.can_tell
         if found.findable is not None:
             yield "findable", {}, found.findable
 
 
-def _last(point: PeriodPoint) -> Iterator[Sample]:
+def _last(point: "PeriodPoint") -> Iterator[Sample]:
     """The whole has an empty name of a column."""
     yield "last_period", {}, point.number
     yield "records", {}, point.records
@@ -181,14 +184,14 @@ def _last(point: PeriodPoint) -> Iterator[Sample]:
         yield from _view(name, column)
 
 
-def _view(column: str, view: JudgedView) -> Iterator[Sample]:
+def _view(column: str, view: "JudgedView") -> Iterator[Sample]:
     yield "statistic", {"column": column, "test": "period"}, view.statistic
     if view.cumulative is not None:
         yield "statistic", {"column": column, "test": "cumulative"}, view.cumulative
     yield from size_samples("value", {"column": column}, view.sizes)
 
 
-def size_samples(name: str, labels: Labels, sizes: Iterable[Answer]) -> Iterator[Sample]:
+def size_samples(name: str, labels: Labels, sizes: "Iterable[Answer]") -> Iterator[Sample]:
     """The value of each answer, with its interval and what no drift gives, where they are known."""
     for size in sizes:
         own = {**labels, "divergence": size.divergence}

@@ -528,10 +528,16 @@ def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, 
             'Ask for one or more by name, like ask=("kl", "tv") or ask=("kl", "columns").'
         )
     names = tuple(name for name in ask if name != COLUMNS)
+    for name in names:
+        try:
+            divergence_named(name)
+        except InvalidInputError as error:
+            more = f" Besides divergences, {COLUMNS!r} asks about every column."
+            raise InvalidInputError(f"{error}{more}") from None
     if names and not reference.joint:
         raise InvalidInputError(
             f"The reference has columns only, so {', '.join(names)} of the whole cannot be asked. "
-            "Ask for columns alone, or build a reference of fewer columns."
+            "Ask for 'columns' alone, or build a reference of fewer columns."
         )
     if COLUMNS in ask and not reference.views:
         raise InvalidInputError(

@@ -73,7 +73,8 @@ ROUNDING = 1e-9  # of probabilities that sum to 1
 NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
 SERVERS = (
     "three servers not to collude: no single server, and no server together with any number of "
-    "clients, learns more than the release; two colluding servers learn the sums."
+    "clients, learns more than the release; two colluding servers learn the counts of every "
+    "client."
 )
 ONE_LOST = f"{SERVERS} One server was lost."
 

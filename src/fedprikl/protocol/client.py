@@ -6,7 +6,7 @@ A client has a policy: what it agrees to, whatever the plan says.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -16,16 +16,20 @@ from fedprikl.errors import InvalidInputError, MissingExtraError, PolicyRefusal,
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource, Unit
 from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan, Trust
+from fedprikl.protocol.question import AskedView
 from fedprikl.protocol.report import make_reports
 from fedprikl.protocol.round import Invitation, Step, plan_cohort, sum_nonce
 from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.records import Draw
 from fedprikl.reference import Reference
+from fedprikl.reference.domain import Table
 from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
 
 NO_ROOM = "the plan has no room for as many records as this client holds"
 NO_RECORDS = "it holds no records, and the plan lets such clients stay away"
+ViewKind = Literal["whole", "columns", "pairs"]
+KINDS: tuple[ViewKind, ...] = get_args(ViewKind)  # by the number of columns that a view names
 NOT_DRAWN = "its counts are not those of exactly as many records as the plan draws of each client"
 
 
@@ -38,10 +42,12 @@ class Policy:
     most_points: int = 10_000  # counts, of the domain and of columns
     smallest_cohort: int = 3
     smallest_threshold: int = 2
-    organiser: str = ""  # public key that must have signed the plan; "" accepts any plan
+    organisers: frozenset[str] = frozenset()  # public keys, one of which signed; empty: any plan
     trusts: frozenset[Trust] = frozenset(get_args(Trust))  # whom it lets see exact sums
     require_roster: bool = False  # take part only among clients that the plan knows
-    population: str = ""  # the only population it belongs to; "" accepts any name
+    populations: frozenset[str] | None = None  # that it belongs to; None accepts any name
+    views: frozenset[ViewKind] | None = None  # that may be asked about; None: all
+    columns: frozenset[str] | None = None  # that may be asked about, also as part of the whole
     least_corruption: float = 0.0  # the share of a cohort that a plan must allow to collude
     longest_validity: timedelta | None = None  # of a plan; None accepts plans without an end
     most_counts: int = 1  # how often the same records may be counted; kept by the site's memory
@@ -86,11 +92,7 @@ def check_invitation(
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
         )
-    if not plan.sums.corruption >= policy.least_corruption:
-        raise PolicyRefusal(
-            f"the plan reckons with a share of {plan.sums.corruption:g} colluding clients, this "
-            f"client insists on {policy.least_corruption:g}"
-        )
+    check_corruption(plan, policy)
     _check_points(invitation, reference)
     check_period(invitation, at=at)
     if not _fits_the_plan(invitation):
@@ -99,24 +101,50 @@ def check_invitation(
 
 def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: str) -> None:
     """Raises `PolicyRefusal` unless the client agrees to the plan, whoever adds up."""
-    plan = signed.plan
-    if policy.organiser and not signed.is_signed_by(policy.organiser):
-        raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
+    plan, budget = signed.plan, signed.plan.budget
+    check_asker(signed, policy)
     check_validity(plan, policy, at=at)
-    if policy.population and plan.population != policy.population:
-        raise PolicyRefusal("the plan is about another population than this client belongs to")
+    if policy.populations is not None and plan.population not in policy.populations:
+        raise PolicyRefusal(
+            f"the plan is about the population {plan.population!r:.60}, another than this client "
+            "belongs to"
+        )
     if plan.reference != reference.fingerprint:
-        raise PolicyRefusal("the plan is about another reference than this client has")
+        raise PolicyRefusal(
+            f"the plan is about the reference {plan.reference[:16]}, and this client has "
+            f"{reference.fingerprint[:16]}"
+        )
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
     check_protected(plan, policy)
-    if not (
-        plan.budget.epsilon <= policy.largest_epsilon and plan.budget.delta <= policy.largest_delta
-    ):
+    if not (budget.epsilon <= policy.largest_epsilon and budget.delta <= policy.largest_delta):
         raise PolicyRefusal(
-            f"epsilon {plan.budget.epsilon:g} and delta {plan.budget.delta:g} exceed the limits "
+            f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
         )
+    _check_views(plan, policy, reference)
+
+
+def check_corruption(plan: Plan, policy: Policy) -> None:
+    """Raises `PolicyRefusal` unless the plan reckons with enough colluding clients."""
+    if not plan.sums.corruption >= policy.least_corruption:
+        raise PolicyRefusal(
+            f"the plan reckons with a share of {plan.sums.corruption:g} colluding clients, this "
+            f"client insists on {policy.least_corruption:g}"
+        )
+
+
+def check_asker(signed: SignedPlan, policy: Policy) -> None:
+    """Raises `PolicyRefusal` unless somebody signed the plan whom the client trusts."""
+    if policy.organisers and not any(map(signed.is_signed_by, policy.organisers)):
+        raise PolicyRefusal(
+            "the plan is not signed by an organiser this client trusts, but by "
+            f"{signed.signer[:16] or 'nobody'}"
+        )
+
+
+def _check_views(plan: Plan, policy: Policy, reference: Reference) -> None:
+    """As many counts, of views and columns, as the client allows; the whole has all columns."""
     counts = plan.points + plan.column_points
     if not 1 <= counts <= policy.most_points:
         raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
@@ -126,6 +154,25 @@ def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: 
         raise PolicyRefusal(
             "the plan asks about columns that the reference does not have"
         ) from None
+    for asked in plan.views:
+        kind, known = KINDS[len(asked.columns)], policy.views
+        if known is not None and kind not in known:
+            raise PolicyRefusal(f"the plan asks about {kind}, this client answers about others")
+        columns = _columns_of(asked, reference)
+        if policy.columns is not None and not columns <= policy.columns:
+            first = min(columns - policy.columns)
+            raise PolicyRefusal(
+                f"the plan asks about the column {first!r:.60}, about which this client answers "
+                "nothing"
+            )
+
+
+def _columns_of(asked: AskedView, reference: Reference) -> set[str]:
+    """The columns of a record that a view reads; a view may be called otherwise than they are."""
+    found = [view for view in reference.views if view.columns == asked.columns]
+    encoder = (found[0] if found else reference.whole).domain.encoder
+    table = encoder if isinstance(encoder, Table) else getattr(encoder, "table", None)
+    return set(table.names) if table else {"value"}
 
 
 def check_protected(plan: Plan, policy: Policy) -> None:
@@ -185,7 +232,10 @@ def check_roster(
     if roster is None or identity is None:
         raise PolicyRefusal("the plan names a roster, and this client has none or no identity")
     if roster.fingerprint != plan.roster:
-        raise PolicyRefusal("the plan names another roster than this client has")
+        raise PolicyRefusal(
+            f"the plan names another roster ({plan.roster[:16]}) than this client has "
+            f"({roster.fingerprint[:16]})"
+        )
     if not sums.roster or not roster.holds(sums.roster):
         raise PolicyRefusal("the cohort has members who are not in the roster")
     if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):

@@ -22,6 +22,7 @@ from fedprikl.documents import (
     Format,
     canonical,
     digest,
+    named,
     parse_document,
     read_exactly,
     read_file,
@@ -641,4 +642,6 @@ class SignedPlan:
     @classmethod
     def load(cls, path: str | Path) -> "SignedPlan":
         """The signed plan of a file."""
-        return cls.from_dict(parse_document(read_file(path, "plan"), "plan"))
+        content = read_file(path, "plan")
+        with named(path):
+            return cls.from_dict(parse_document(content, "plan"))

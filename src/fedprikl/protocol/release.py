@@ -10,6 +10,7 @@ from fedprikl.documents import (
     canonical,
     check_written,
     digest,
+    named,
     parse_document,
     read_fields,
     read_file,
@@ -398,7 +399,9 @@ class Release:
     @classmethod
     def load(cls, path: str | Path) -> "Release":
         """The release of a file."""
-        return cls.from_bytes(read_file(path, "release"))
+        content = read_file(path, "release")
+        with named(path):
+            return cls.from_bytes(content)
 
 
 def _read(content: Any, signer: str, signature: str) -> Release:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from fedprikl.documents import parse_document, read_exactly, read_file, to_plain
+from fedprikl.documents import named, parse_document, read_exactly, read_file, to_plain
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.keys import is_fingerprint, is_sealing_key
 
@@ -60,8 +60,10 @@ class Servers:
     @classmethod
     def load(cls, path: str | Path) -> "Servers":
         """The servers of a JSON file: an object with fields of this class, or some of them."""
-        document = parse_document(read_file(path, "servers"), "servers")
-        return read_exactly(cls, to_plain(cls()) | document, "servers")
+        content = read_file(path, "servers")
+        with named(path):
+            document = parse_document(content, "servers")
+            return read_exactly(cls, to_plain(cls()) | document, "servers")
 
 
 def _is_address(address: str) -> bool:

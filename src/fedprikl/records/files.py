@@ -264,7 +264,7 @@ def _header(path: Path, line: bytes, form: CsvFormat) -> tuple[str, ...]:
         raise RecordsError(
             f"The first line of {path} cannot be read. Write the file as {form.encoding.upper()} "
             "text with \\n or \\r\\n as line ends, and the columns' names in the first line; or "
-            "name its encoding."
+            "name its encoding, like --encoding cp1252 (in Python: CsvFormat)."
         ) from None
     return tuple(names)
 

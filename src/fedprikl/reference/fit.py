@@ -91,7 +91,8 @@ def public_rows(source: Source, columns: Iterable[str]) -> Iterator[Rows]:
             raise RecordsError(
                 f"{source.where} is not a well-formed CSV file at line {chunk.unreadable[0]}. "
                 f"Every row needs as many fields as the header ({len(source.names)}), with quotes "
-                "closed on the same line, in the encoding of the file. Correct or remove the line."
+                "closed on the same line. If letters like ü stand in it, the file may not be "
+                "UTF-8: name its encoding, like --encoding cp1252. Else correct or remove the line."
             )
         yield chunk.columns
 
@@ -281,7 +282,7 @@ class ReferenceTimes:
             found = months // (3 if self.every == "quarter" else 1)
         else:
             found = days if self.every == "day" else (days + 3) // 7  # 1970 began on a Thursday
-        return np.where(known, found, NO_TIME)
+        return np.where(known & (found >= 0), found, NO_TIME)
 
 
 def fit_views(
@@ -361,12 +362,13 @@ class _Rows:
             if self._times is not None:
                 periods = self._times.periods(chunk[self._times.column])
                 timeless += int(np.count_nonzero(periods == NO_TIME))
+                periods = np.maximum(periods, 0)  # refused once all are known
             self.number += len(holders)
             yield holders, periods, levels
         if timeless and self._times is not None:
             raise InvalidInputError(
-                f"{timeless:,} rows of column {self._times.column!r} have no time. Fill them with "
-                "times like 2027-01-04 or 2027-01-04T09:30:00, or remove these rows."
+                f"{timeless:,} rows of column {self._times.column!r} have no time from 1970 on. "
+                "Fill them with times like 2027-01-04 or 2027-01-04T09:30:00, or remove these rows."
             )
         if nameless:
             raise InvalidInputError(

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from fedprikl.checks import check_names
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.privates import FLWR, STARTED, STOPPED
 from fedprikl.deployment.progress import named, not_counted, parse_line, printable, short_name
-from fedprikl.deployment.settings import check_names
 from fedprikl.deployment.tls import CLOCKS, check_relay, clock_words
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.monitoring.history import History
@@ -112,8 +112,8 @@ def _check_genuine(release: Release, plan: Plan, *, key: str) -> None:
         )
     if not release.is_about(plan):
         raise InvalidInputError(
-            "The aggregator has another plan than yours under this name. The release is about its "
-            f"plan, not yours; nothing was written. {WHERE_IT_LIES}"
+            "The release is about another plan than yours, which has the fingerprint "
+            f"{plan.fingerprint[:16]}; nothing was written. {WHERE_IT_LIES}"
         )
 
 
@@ -167,7 +167,6 @@ class FederatedSeries:
 
     signed: SignedPlan
     superlink: str  # the connection's name in Flower's config file
-    name: str  # of the plan's file at the aggregator
     key: str  # the aggregator's public key
     config: RunConfig = field(default_factory=dict)
     note: Callable[[str], None] = lambda _: None
@@ -197,7 +196,8 @@ class FederatedSeries:
         `previous` is the fingerprint of the newest release in the history. Safe to ask again after
         any crash: an aggregator that has released the period tells the same release.
         """
-        asked: RunConfig = {"plan": self.name, "period": number, "previous": previous}
+        plan = self.signed.plan.fingerprint
+        asked: RunConfig = {"plan": plan, "period": number, "previous": previous}
         config = {**self.config, **asked}
         return follow_round(self.signed.plan, self.key, self.superlink, config, tell=tell)[0]
 

@@ -169,12 +169,13 @@ class Collector:
         told = dict(scope["headers"]).get(b"content-length", b"")
         if not told.isdigit():
             raise Refused(411, "say how long the report is (Content-Length)")
-        most = max((self._longest(task) for task in self._tasks.values()), default=0)
-        if len(told) > 9 or int(told) > most:
-            self._reload()  # a plan that was accepted meanwhile may have longer reports
-            most = max((self._longest(task) for task in self._tasks.values()), default=0)
-            if len(told) > 9 or int(told) > most:
-                raise Refused(413, f"a report for this server has at most {most} bytes")
+        if len(told) > 9 or int(told) > self._most_bytes:
+            fresh = self._reload()  # a plan that was accepted meanwhile may have longer reports
+            if len(told) > 9 or int(told) > self._most_bytes:
+                if not fresh or not self._tasks:
+                    raise Refused(503, "this server may not know the plan yet: come again")
+                raise Refused(413, f"a report for this server has at most {self._most_bytes} bytes")
+        most = self._most_bytes
         parts, size = [], 0
         while True:
             event = await receive()
@@ -186,6 +187,10 @@ class Collector:
                 raise Refused(413, f"a report for this server has at most {most} bytes")
             if not event.get("more_body", False):
                 return b"".join(parts)
+
+    @property
+    def _most_bytes(self) -> int:
+        return max(map(self._longest, self._tasks.values()), default=0)
 
     @staticmethod
     def _longest(task: Task) -> int:
@@ -229,15 +234,19 @@ class Collector:
             raise Refused(403, "this report is signed by nobody of the roster")
         return task
 
-    def _reload(self) -> None:
-        """Looks for plans that were accepted since; not at every stranger's request."""
+    def _reload(self) -> bool:
+        """Looks for plans that were accepted since, and says whether it did.
+
+        It does not at every stranger's request.
+        """
         if time.monotonic() - self._loaded < RELOAD:
-            return
+            return False
         self._loaded = time.monotonic()
         try:
             self._tasks = {task.fingerprint: task for task in self._load()}
         except FedPriKLError:
             self._broken = True
+        return True
 
     async def _keep(self, report: Received) -> Kept:
         """What became of the report; it is on disk when this returns."""

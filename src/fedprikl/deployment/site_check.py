@@ -1,0 +1,224 @@
+"""Whether a site is ready for a round: everything that is wrong, at once, before the first one.
+
+Reads no record: the files of the records are opened, and their columns compared.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fedprikl.deployment.policy import SitePolicy, load_policy
+from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.deployment.tls import (
+    CLOCKS,
+    certificate_words,
+    clock_words,
+    first_end,
+    look_at_relay,
+)
+from fedprikl.errors import FedPriKLError, InvalidInputError, PolicyRefusal
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import Roster, SignedPlan, SigningKey, trust_of
+from fedprikl.protocol.client import check_corruption, check_parts, check_plan
+from fedprikl.records import Place
+from fedprikl.records.clients import FileRecords
+from fedprikl.records.counting import CellReader
+from fedprikl.records.files import CsvFormat
+from fedprikl.records.sources import EVER, data_files
+from fedprikl.reference import Reference
+from fedprikl.store import replace_file
+
+ROOM = 200e6  # bytes that a site should have left
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, and what was found."""
+
+    what: str
+    wrong: bool
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSite:
+    """What a site is to be started with."""
+
+    home: Home
+    data: Place
+    relay: str
+    roots: Path | None
+    node_key: Path
+    check_node_key: Callable[[Path], None]
+
+
+def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
+    """Everything that was looked at, in order; one wrong thing hides no other."""
+    checks: dict[str, Callable[[], Iterator[str]]] = {
+        "policy": partial(_policy, site.home),
+        "references": partial(_references, site.home),
+        "data": partial(_data, site),
+        "node key": partial(_node_key, site),
+        "roster": partial(_roster, site.home),
+        "relay": partial(_relay, site, at=at),
+        "memory and log": partial(_memory, site),
+        "disk": partial(_disk, site.home),
+    }
+    found = [each for what, check in checks.items() for each in _looked(what, check)]
+    return [*found, *_plans(site, at=at)]
+
+
+def _looked(what: str, check: Callable[[], Iterator[str]]) -> Iterator[Finding]:
+    """Findings of one check: what it says is well, what it raises is wrong."""
+    try:
+        for words in check():
+            yield Finding(what, False, words)
+    except (FedPriKLError, OSError) as error:
+        yield Finding(what, True, str(error))
+
+
+def _policy(home: Home) -> Iterator[str]:
+    policy = load_policy(home.policy)
+    yield f"{', '.join(policy.organisers)} may ask; approve: {policy.approve}"
+
+
+def _references(home: Home) -> Iterator[str]:
+    files = home.reference_files()
+    if not files:
+        raise InvalidInputError(
+            f"There is no reference in {home.folder}. Put the organiser's there, as ref.json."
+        )
+    for fingerprint in _distinct(home):
+        yield f"{fingerprint[:16]} can be read"
+
+
+def _distinct(home: Home) -> dict[str, Reference]:
+    """The references of the folder by fingerprint, each once."""
+    found = map(Reference.load, home.reference_files())
+    return {each.fingerprint: each for each in found}
+
+
+def _data(site: CheckedSite) -> Iterator[str]:
+    by_name = any(
+        signed.plan.when.kind == "series" and not signed.plan.when.time_column
+        for signed in site.home.known_plans().values()
+    )
+    files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
+    for fingerprint, reference in _distinct(site.home).items():
+        FileRecords(files, CsvFormat()).open(CellReader(reference))
+        yield f"{len(files)} files have the columns of the reference {fingerprint[:16]}"
+
+
+def _node_key(site: CheckedSite) -> Iterator[str]:
+    site.check_node_key(site.node_key)
+    yield f"{site.node_key} can be used"
+
+
+def _roster(home: Home) -> Iterator[str]:
+    if not home.roster.exists():
+        yield "there is none: plans with a roster are refused"
+        return
+    roster = Roster.load(home.roster)
+    if not home.identity.exists():
+        raise InvalidInputError(
+            f"There is a roster, and no identity {home.identity}. Make it: `fedprikl keys --site`."
+        )
+    if bytes.fromhex(SigningKey.load(home.identity).public) not in roster.keys:
+        raise InvalidInputError(
+            "The roster does not have this site's identity: it was not admitted, or was removed. "
+            "Ask the organiser."
+        )
+    yield f"{len(roster)} sites, this one among them"
+
+
+def _relay(site: CheckedSite, *, at: str) -> Iterator[str]:
+    ahead, end = look_at_relay(site.relay, site.roots)
+    ends = [end] if site.roots is None else [end, first_end(site.roots)]
+    words = certificate_words(min(ends), at=at)
+    if abs(ahead) >= CLOCKS:
+        raise InvalidInputError(f"{clock_words(ahead, site.relay)} {words}")
+    if "ends in" in words:
+        raise InvalidInputError(words)
+    yield f"{site.relay} answers; {clock_words(ahead, site.relay) or 'the clocks agree.'} {words}"
+
+
+def _memory(site: CheckedSite) -> Iterator[str]:
+    memory = SiteMemory(site.home.memory, site.data)
+    sent = SiteLog(site.home.log, memory.log_head()).read().sent
+    yield f"whole; counts left {len(sent)} times so far"
+
+
+def _disk(home: Home) -> Iterator[str]:
+    home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    probe = home.folder / ".check"
+    replace_file(probe, b"x")
+    probe.unlink()
+    left = shutil.disk_usage(home.folder).free
+    if left < ROOM:
+        raise InvalidInputError(
+            f"{home.folder} has {left / 1e6:.0f} MB left. Make room: a site that cannot write "
+            "answers nothing."
+        )
+    yield f"{left / 1e9:.1f} GB left in {home.folder}"
+
+
+def _known(site: CheckedSite) -> dict[str, SignedPlan]:
+    """The plans that were brought here or asked before, by fingerprint."""
+    found = {each.plan.fingerprint: each for each in site.home.known_plans().values()}
+    log = SiteLog(site.home.log)
+    for request in log.read().requests.values():
+        found.setdefault(request.plan, log.plan_of(request.document))
+    return found
+
+
+def _plans(site: CheckedSite, *, at: str) -> Iterator[Finding]:
+    try:
+        known = _known(site)
+    except (FedPriKLError, OSError) as error:
+        yield Finding("plans", True, str(error))
+        return
+    if not known:
+        yield Finding("plans", False, "none is known here yet")
+    for fingerprint, signed in known.items():
+        yield from _looked(f"plan {fingerprint[:16]}", partial(_plan, site, signed, at=at))
+
+
+def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
+    """Whether the site would answer a plan; its policy speaks first."""
+    home, plan, policy = site.home, signed.plan, load_policy(site.home.policy)
+    reference = home.find_reference(plan.reference)
+    if reference is None:
+        raise PolicyRefusal(home.wrong_reference(plan.reference, "this site"))
+    check_plan(signed, policy.limits, reference, at=at)
+    check_parts(plan, policy.limits)
+    check_corruption(plan, policy.limits)
+    own = Roster.load(home.roster).fingerprint if home.roster.exists() else ""
+    if plan.roster and plan.roster != own:
+        raise PolicyRefusal(
+            f"the plan names the roster {plan.roster[:16]}, and this site has {own[:16] or 'none'}"
+        )
+    if policy.limits.require_roster and not plan.roster:
+        raise PolicyRefusal("the plan names no roster, and this client insists on one")
+    _check_budget(home, signed)
+    yield f"would be answered{_waits(policy)}"
+
+
+def _check_budget(home: Home, signed: SignedPlan) -> None:
+    if not trust_of(signed.plan).shares_noise:
+        return
+    populations: frozenset[str] = frozenset()
+    if home.ledger.exists():
+        with Ledger.open(home.ledger, create=False) as ledger:
+            populations = frozenset(ledger.populations())
+    if signed.plan.population not in populations:
+        raise PolicyRefusal(
+            "without a trusted aggregator it needs a budget of its own: `fedprikl ledger`"
+        )
+
+
+def _waits(policy: SitePolicy) -> str:
+    return "" if policy.approve == "always" else f" after a yes ({policy.approve})"

@@ -1,0 +1,192 @@
+"""`fedprikl site policy`, `check`, `requests`, `approve`, `deny` and `log`."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deploy.small_world import set_up_aggregator, write_plan, write_policy, write_sites
+from typer.testing import CliRunner
+
+from fedprikl.cli.app import app
+from fedprikl.cli.running import watch_certificates
+from fedprikl.deployment import site_check
+from fedprikl.deployment.policy import load_policy
+from fedprikl.deployment.settings import Home, now
+from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.tls import first_end, write_certificates, write_node_key
+from fedprikl.errors import PolicyRefusal
+from fedprikl.protocol import Invitation, Server, SignedPlan, SigningKey
+from fedprikl.reference import Reference
+
+runner = CliRunner()
+RELAY = "relay.example.org:9443"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site's folder with everything in it, a relay that answers, and one plan."""
+    monkeypatch.delenv("FEDPRIKL_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (data, *_) = write_sites(tmp_path, sites=4, rows=30)
+    data.rename(tmp_path / "records.csv")
+    folder = tmp_path / "site"
+    folder.mkdir()
+    set_up_aggregator(folder, tmp_path / "public.csv")
+    key = SigningKey.load(folder / "organiser.pem").public
+    write_policy(folder, key, approve="new plans").rename(folder / "policy.toml")
+    write_node_key(folder / "node")
+    write_certificates(folder, host="relay.example.org", days=90)
+    answers(monkeypatch, folder)
+    return folder
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, folder: Path, *, ahead: float = 0.0) -> None:
+    def look(_: str, roots: Path) -> tuple[float, datetime]:
+        return ahead, first_end(roots)
+
+    monkeypatch.setattr(site_check, "look_at_relay", look)
+    assert folder.is_dir()
+
+
+def check(*more: str) -> tuple[int, dict[str, list[str]], dict[str, list[str]]]:
+    """The exit code, what is well and what is wrong, by what was looked at."""
+    line = ["site", "check", RELAY, "--folder", "site", "--data", "records.csv", "--json", *more]
+    done = runner.invoke(app, line)
+    assert done.exception is None or done.exit_code == 1, done.output
+    document = json.loads(done.stdout)
+    found: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
+    for each in document["findings"]:
+        found[each["wrong"]].setdefault(each["what"], []).append(each["words"])
+    assert document["well"] is (not found[1])
+    return done.exit_code, *found
+
+
+def asked(folder: Path, name: str = "plan.json") -> Invitation:
+    signed, home = SignedPlan.load(folder / name), Home(folder)
+    rng = np.random.default_rng(1)
+    server = Server(signed, Reference.load(home.reference))
+    this = server.open_round([str(n) for n in range(5)], rng=rng, randomness=lambda n: bytes(n))
+    return Invitation.to_member(this, this.cohorts[0], 0)
+
+
+def test_a_site_that_is_ready_has_nothing_wrong(site: Path) -> None:
+    code, well, wrong = check()
+    assert (code, wrong) == (0, {})
+    plan = SignedPlan.load(site / "plan.json").plan.fingerprint[:16]
+    assert well[f"plan {plan}"] == ["would be answered after a yes (new plans)"]
+    assert set(well) >= {"policy", "references", "data", "node key", "relay", "disk"}
+
+
+def test_everything_that_is_wrong_is_said_at_once(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("records.csv").write_text("age\n3\n")  # a column is missing
+    (site / "node").write_text("no key")
+    keys = [f"{SigningKey.generate().public} other{n}" for n in range(3)]
+    (site / "roster.txt").write_text("\n".join(keys))
+    (site / "log.db").write_text("nonsense")
+    write_certificates(site, days=5)
+    answers(monkeypatch, site, ahead=900.0)
+    write_plan(site, "dear.json", epsilon=1.5)
+    text = (site / "policy.toml").read_text()
+    (site / "policy.toml").write_text("largest-epsilon = 1.2\n" + text)
+    monkeypatch.setattr(site_check, "ROOM", 1e18)
+    code, _, wrong = check()
+    assert code == 1
+    assert "'plan'" in wrong["data"][0]
+    assert "ssh-keygen" in wrong["node key"][0]
+    assert "no identity" in wrong["roster"][0]
+    assert "900 s ahead" in wrong["relay"][0]
+    assert "ends in" in wrong["relay"][0]
+    assert "not a site log" in wrong["memory and log"][0]
+    assert "MB left" in wrong["disk"][0]
+    (site / "log.db").unlink()
+    _, _, wrong = check()
+    dear = SignedPlan.load(site / "dear.json").plan.fingerprint[:16]
+    assert "epsilon 1.5 and delta 1e-06 exceed the limits 1.2" in wrong[f"plan {dear}"][0]
+
+
+def test_a_misspelt_policy_and_a_missing_reference_are_wrong(site: Path) -> None:
+    text = (site / "policy.toml").read_text()
+    (site / "policy.toml").write_text("larges-epsilon = 1\n" + text)
+    (site / "ref.json").unlink()
+    code, _, wrong = check()
+    assert code == 1
+    assert "Did you mean largest-epsilon?" in wrong["policy"][0]
+    assert "There is no reference" in wrong["references"][0]
+
+
+def test_plans_of_two_references_are_each_checked_against_their_own(site: Path) -> None:
+    """Found by fingerprint; without its reference, both fingerprints are named."""
+    (site / "references").mkdir()
+    other = site / "references" / "other.json"
+    Reference.from_counts([3, 4]).save(other)
+    write_plan(site, "second.json", reference=Reference.load(other).fingerprint, points=2)
+    second = SignedPlan.load(site / "second.json").plan
+    assert Home(site).find_reference(second.reference) is not None
+    other.unlink()
+    code, _, wrong = check()
+    assert code == 1
+    (words,) = wrong[f"plan {second.fingerprint[:16]}"]
+    assert second.reference[:16] in words
+    assert Reference.load(site / "ref.json").fingerprint[:16] in words
+
+
+def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -> None:
+    log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")
+    invitation = asked(site)
+    assert "nothing waits" in runner.invoke(app, ["site", "requests", "--folder", "site"]).stdout
+    with pytest.raises(PolicyRefusal, match="waits"):
+        log.check(invitation, policy, at=now())
+    shown = runner.invoke(app, ["site", "requests", "--folder", "site"]).stdout
+    for words in ("request 1, waiting: small world", "epsilon 1, delta 1e-06", "whole table"):
+        assert words in shown
+    approve = ["site", "approve", "1", "--folder", "site"]
+    doubtful = runner.invoke(app, approve, input="n\n")
+    assert doubtful.exit_code == 1
+    assert log.read().requests[1].state == "waiting"
+    assert "ask again" in runner.invoke(app, approve, input="y\n").stdout
+    log.check(invitation, policy, at=now())
+    log.send(invitation, policy, at=now())
+    listed = runner.invoke(app, ["site", "log", "--folder", "site"]).stdout
+    assert "approved request 1" in listed
+    assert "counts left 1 times" in listed
+    document = json.loads(runner.invoke(app, ["site", "log", "--folder", "site", "--json"]).stdout)
+    assert [each["event"] for each in document["entries"]] == ["asked", "approved", "sent"]
+    assert document["spent_in_a_year"] == pytest.approx(1.0, rel=1e-6)
+    sent = document["entries"][-1]
+    assert (sent["organiser"], sent["epsilon"], sent["views"]) == ("small world", 1, ["the whole"])
+    denied = runner.invoke(app, ["site", "deny", "1", "--folder", "site"])
+    assert "denied" in denied.stdout
+    with pytest.raises(PolicyRefusal, match="said no"):
+        log.check(invitation, policy, at=now())
+
+
+def test_a_policy_is_written_whole_and_never_over_another(tmp_path: Path) -> None:
+    path = str(tmp_path / "policy.toml")
+    line = ["site", "policy", f"north={64 * 'a'}", "-o", path]
+    assert runner.invoke(app, line).exit_code == 0
+    assert load_policy(Path(path)).organisers == {"north": 64 * "a"}
+    assert runner.invoke(app, line).exit_code != 0
+    bad: list[Any] = ["site", "policy", "north=nothex", "-o", str(tmp_path / "other.toml")]
+    assert runner.invoke(app, bad).exit_code != 0
+    assert not (tmp_path / "other.toml").exists()
+
+
+def test_certificates_days_are_in_the_metrics_and_a_warning_comes_in_time(tmp_path: Path) -> None:
+    said: list[str] = []
+    write_certificates(tmp_path, days=90)
+    watch_certificates(tmp_path / "metrics.prom", [tmp_path / "server.pem"], said.append)
+    text = (tmp_path / "metrics.prom").read_text()
+    assert said == []
+    assert 'fedprikl_certificate_days{file="server.pem"} 90' in text
+    write_certificates(tmp_path, days=10)
+    watch_certificates(tmp_path / "metrics.prom", [tmp_path / "server.pem"], said.append)
+    (words,) = said
+    assert "The certificate ends in 10 days" in words
+    assert first_end(tmp_path / "server.pem") - datetime.now(UTC) < timedelta(days=11)
+    watch_certificates(tmp_path / "metrics.prom", [tmp_path / "gone.pem"], said.append)
+    assert "gone.pem" in said[-1]

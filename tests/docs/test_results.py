@@ -1,0 +1,111 @@
+"""docs/results.md is made of results/, and what other pages quote is what was measured."""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+RECORD = {
+    "quick": True,
+    "seed": 7,
+    "commit": "0" * 40,
+    "processor": "p",
+    "versions": {"python": "3", "numpy": "2"},
+    "command": "python benchmarks/x.py",
+    "seconds": 1.0,
+}
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Any]:
+    """The runner and the page: scripts beside the benchmarks."""
+    names = ("everything", "results_page", "columns_tables", "power_tables")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        modules = {name: importlib.import_module(name) for name in names}
+        yield type("Bench", (), modules)
+        for name in names:
+            del sys.modules[name]
+
+
+def test_the_page_is_made_of_the_results(bench: Any) -> None:
+    page = bench.results_page
+    made = page.page(page.read_results())
+    assert (ROOT / page.PAGE).read_text() == made, "run `python benchmarks/everything.py --page`"
+
+
+def test_quotes_are_what_was_measured(bench: Any) -> None:
+    page = bench.results_page
+    results = page.read_results()
+    for each in page.pages_that_quote():
+        assert page.requoted(each.read_text(), results) == each.read_text(), each.name
+
+
+def test_a_quote_that_is_out_of_date_is_written_anew(bench: Any) -> None:
+    results = {
+        "x": RECORD | {"result": {"ratio": 2.345, "rows": [{"rate": 0.0123}], "big": 1234.5}}
+    }
+    text = "3.1<!-- x.ratio --> and 9%<!-- x.rows.0.rate -->, 7<!-- x.big -->, 5<!-- none.yet -->"
+    wanted = text.replace("3.1", "2.3").replace("9%", "1.2%").replace("7<", "1,234<")
+    assert bench.results_page.requoted(text, results) == wanted
+
+
+def test_every_benchmark_is_run_and_has_a_place_on_the_page(bench: Any) -> None:
+    scripts = {path.stem for path in BENCHMARKS.glob("*.py") if '"--json"' in path.read_text()} - {
+        "everything"
+    }
+    assert scripts == set(bench.everything.RUNS)
+    marks = {
+        mark[1] for mark in bench.results_page.MARK.finditer((BENCHMARKS / "about.md").read_text())
+    }
+    assert marks - {"all"} == set(bench.everything.RUNS)
+
+
+def test_commands_have_the_options_that_are_passed(bench: Any) -> None:
+    for name, run in bench.everything.RUNS.items():
+        known = set(re.findall(r'"(--[a-z-]+)"', (BENCHMARKS / f"{name}.py").read_text()))
+        for quick in (True, False):
+            words = bench.everything.command_of(
+                name, quick=quick, seed=1, data=Path("digits"), out="out.json"
+            )
+            assert {word for word in words if word.startswith("--")} <= known, name
+            assert ("--seed" in words) is run.seeded
+
+
+def test_bars_that_do_not_hold_are_on_the_page(bench: Any) -> None:
+    found = {
+        "secure_sum": RECORD | {"result": {"floor_ratio": 9.0, "flower_speedup": 30.0}},
+        "columns": RECORD | {"failed": "It stopped."},
+    }
+    text = bench.results_page.page(found)
+    assert "| secure_sum | a part | 1 of 2 |" in text
+    assert "| secure_sum | floor ratio, at most | 9 | 3 |" in text
+    assert "*Not measured: It stopped.*" in text
+    assert "*Not measured: no run yet.*" in text
+
+
+def test_a_benchmark_leaves_what_is_needed_to_run_it_again(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = bench.everything.Run("", "--files 2 --rows 3", seeded=False)
+    monkeypatch.setitem(bench.everything.RUNS, "files", run)
+    record = bench.everything.measure("files", quick=True, seed=5, data=None)
+    assert record["result"]["files"] == 2
+    assert record["command"] == "python benchmarks/files.py --json --files 2 --rows 3"
+    assert re.fullmatch(r"[0-9a-f]{40}( \+)?", record["commit"])
+    assert {"python", "numpy", "fedprikl"} <= record["versions"].keys()
+    assert "cores" in record["processor"]
+    json.dumps(record)
+    monkeypatch.setitem(bench.everything.RUNS, "files", bench.everything.Run("--nonsense"))
+    assert (
+        "--nonsense" in bench.everything.measure("files", quick=False, seed=5, data=None)["failed"]
+    )
+    needs = bench.everything.measure("ablation", quick=True, seed=5, data=None)
+    assert "needs the digits" in needs["failed"]
