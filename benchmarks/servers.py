@@ -127,12 +127,12 @@ async def _send(port: int, roots: str, queue: list[bytes], fresh: bool) -> None:
     """Reports one after the other, on one connection that is kept, or on one each."""
     context, kept = ssl.create_default_context(cafile=roots), list[Any]()
     while queue:
+        body = queue.pop()
         if fresh or not kept:
             if kept:
                 kept[1].close()
             kept = list(await asyncio.open_connection("127.0.0.1", port, ssl=context))
         reader, writer = kept
-        body = queue.pop()
         head = f"POST /v1/reports HTTP/1.1\r\nHost: s\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         answer = (await reader.readuntil(b"\r\n\r\n")).lower()

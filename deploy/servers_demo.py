@@ -120,14 +120,10 @@ class ThreeServers:
         for process in self.running.values():
             process.wait(20)
 
-    def answer(self, plan: Path, *numbers: int, wait: float) -> Release:
+    def answer(self, plan: Path, *numbers: int, lost: int | None = None) -> Release:
         """The release that these servers sign together."""
-        finish(
-            [
-                command("server", "answer", self.home(n), plan, "--wait", wait, "--json")
-                for n in numbers
-            ]
-        )
+        options = ["--wait", 60, "--json", *([] if lost is None else ["--without", lost])]
+        finish([command("server", "answer", self.home(n), plan, *options) for n in numbers])
         wanted = SignedPlan.load(plan).plan.fingerprint
         for path in (self.home(numbers[0]) / "releases").glob("*.json"):
             release = Release.load(path)
@@ -300,7 +296,7 @@ def _run(folder: Path, servers: ThreeServers, began: float) -> int:
         for batch in first:
             batch.result()
         _say(f"all have reported; the servers answer, {time.monotonic() - began:.0f} s")
-        release = servers.answer(plans[0], 1, 2, 3, wait=60)
+        release = servers.answer(plans[0], 1, 2, 3)
         refused = [pool.submit(report_batch, "late", plans[0], late[i::2], roots) for i in (0, 1)]
         second = report_all(pool, plans[1], [("once", files[-SECOND:])], roots)
         accepted_late = sum(each.result() for each in refused)
@@ -309,7 +305,7 @@ def _run(folder: Path, servers: ThreeServers, began: float) -> int:
     servers.kill(3)
     shutil.rmtree(servers.home(3))
     _say("server 3 is lost for good, with its disk; the other two answer the second plan")
-    after = servers.answer(plans[1], 1, 2, wait=3)
+    after = servers.answer(plans[1], 1, 2, lost=3)
     page = release_page(release, SignedPlan.load(plans[0]).plan, {})
     REPORT.write_text(page, encoding="utf-8")
     return _judge(release, after, accepted_late, time.monotonic() - began)

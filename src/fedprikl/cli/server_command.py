@@ -206,13 +206,16 @@ def answer_command(
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for the other servers.")
     ] = 300.0,
+    without: Annotated[
+        int | None, typer.Option(min=1, max=3, help="A server that is lost: do not wait for it.")
+    ] = None,
     fail_on_drift: FailOnDrift = False,
     json: Json = False,
 ) -> None:
     """Closes a period and answers it together with the other servers; once and never again.
 
     Start it at all three at about the same time. A server that is not there within --wait seconds
-    is lost: then the other two release what the plan says.
+    is lost: then the other two release what the plan says. Both may say --without at once.
 
     Example: `fedprikl server answer srv plan.json`
     """
@@ -224,7 +227,7 @@ def answer_command(
         raise InvalidInputError(
             "This server has not accepted the plan: `fedprikl server accept` comes first."
         )
-    found = take_part(home, tasks[wanted], period, wait=wait)
+    found = take_part(home, tasks[wanted], period, wait=wait, without=without)
     settled, release = found.settled, found.release
     if settled is None:
         say("this period was answered before: this is that release", console=notes)

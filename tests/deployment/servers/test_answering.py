@@ -45,16 +45,16 @@ def many(signed: SignedPlan, size: int = 60, period: int = 0) -> list[tuple[byte
 
 
 def answer(
-    world: World, present: Sequence[int] = (1, 2, 3), period: int = 0, wait: float | None = None
+    world: World, present: Sequence[int] = (1, 2, 3), period: int = 0, wait: float = 60.0
 ) -> list[Answered | Exception]:
     """All servers that are there, each in a thread of its own."""
-    seconds = wait or (20.0 if len(present) == 3 else 1.0)
+    lost = next((n for n in (1, 2, 3) if n not in present), None)
 
     def one(number: int) -> Answered | Exception:
         home = world.homes[number - 1]
         (task,) = home.tasks()
         try:
-            return take_part(home, task, period, wait=seconds, clock=lambda: NOW)
+            return take_part(home, task, period, wait=wait, without=lost, clock=lambda: NOW)
         except FedPriKLError as error:
             return error
 

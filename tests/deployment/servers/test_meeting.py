@@ -49,7 +49,7 @@ def verify(_: Head) -> None:
 
 async def one(home: ServerHome, change: Change = lambda _: None, **options: Any) -> Settled:
     (task,) = home.tasks()
-    async with connected(home, wait=options.pop("wait", 20.0), seconds=20.0) as links:
+    async with connected(home, wait=60.0, without=options.pop("without", None)) as links:
         change(links)
         defaults: dict[str, Any] = {"head": HEAD, "verify": verify, "at": NOW}
         return await settle(home, task, 0, links, **(defaults | options))
@@ -58,12 +58,15 @@ async def one(home: ServerHome, change: Change = lambda _: None, **options: Any)
 def meet(
     world: World, present: Sequence[int] = (1, 2, 3), **changes: Change
 ) -> list[Settled | BaseException]:
-    wait = 20.0 if len(present) == 3 else 0.7
+    lost = next((n for n in (1, 2, 3) if n not in present), None)
 
     async def run() -> list[Settled | BaseException]:
         homes = [world.homes[n - 1] for n in present]
         return await asyncio.gather(
-            *(one(h, changes.get(f"server{h.number}", lambda _: None), wait=wait) for h in homes),
+            *(
+                one(h, changes.get(f"server{h.number}", lambda _: None), without=lost)
+                for h in homes
+            ),
             return_exceptions=True,
         )
 

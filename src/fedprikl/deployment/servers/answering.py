@@ -59,12 +59,14 @@ def take_part(
     period: int,
     *,
     wait: float,
+    without: int | None = None,
     source: NoiseSource = SECURE_NOISE,
     clock: Callable[[], str] = now,
 ) -> Answered:
     """The release, after one server's part in it; waits for the others for so many seconds.
 
-    Started again after it is over, it gives the same release.
+    `without`: a server that is known to be lost. Started again after it is over, it gives the same
+    release.
     """
     name = round_name(task.fingerprint, period)
     with locked(home.state / "answer", timeout=0, error=DeploymentError) as alone:
@@ -74,7 +76,7 @@ def take_part(
             if release.round_id == name and release.is_about(task.plan):
                 return Answered(release, None)
         _check_over(task.plan, period, at=clock())
-        return asyncio.run(_Part(home, task, period, name, source, clock).run(wait))
+        return asyncio.run(_Part(home, task, period, name, source, clock).run(wait, without))
 
 
 def _check_over(plan: Plan, period: int, *, at: str) -> None:
@@ -99,13 +101,13 @@ class _Part:
     source: NoiseSource
     clock: Callable[[], str]
 
-    async def run(self, wait: float) -> Answered:
+    async def run(self, wait: float, without: int | None) -> Answered:
         home, plan = self.home, self.task.plan
         reference = home.reference(plan)
         anchor = Memory.open(home, self.name).seen.get(str(self.task.number))
         with Ledger.open(home.ledger, anchor=Head(*anchor) if anchor else None) as ledger:
             self._check_ledger(ledger)
-            async with connected(home, wait=wait) as links:
+            async with connected(home, wait=wait, without=without) as links:
                 asked = self._asked(reference, links)
                 ledger.check(**self._due(asked))
                 settled = await settle(

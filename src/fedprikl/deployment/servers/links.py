@@ -87,10 +87,14 @@ class Links:
 
 @asynccontextmanager
 async def connected(
-    home: ServerHome, *, wait: float, seconds: float = 120.0
+    home: ServerHome, *, wait: float, without: int | None = None, seconds: float = 120.0
 ) -> AsyncIterator[Links]:
-    """Links to all of the others that could be reached; waits for them for so many seconds."""
-    gathering = _Gathering(home.number, home.cards)
+    """Links to all of the others that could be reached; waits for them for so many seconds.
+
+    `without`: a server that is known to be lost, and not waited for.
+    """
+    expected = frozenset(SERVERS) - {home.number, without}
+    gathering = _Gathering(home.number, home.cards, expected)
     with tempfile.TemporaryDirectory(dir=home.state) as folder:
         listening = _context(home, Path(folder), server=True)
         calling = _context(home, Path(folder), server=False)
@@ -103,7 +107,7 @@ async def connected(
         raise DeploymentError(
             f"Cannot listen on {host}, port {port}, for the other servers: {error.strerror}."
         ) from None
-    above = [other for other in SERVERS if other > gathering.number]
+    above = [other for other in expected if other > gathering.number]
     tasks = [asyncio.create_task(gathering.call(other, calling)) for other in above]
     try:
         with contextlib.suppress(TimeoutError):
@@ -130,6 +134,7 @@ class _Gathering:
 
     number: int
     cards: Sequence[Card]
+    expected: frozenset[int]
     streams: dict[int, Stream] = field(default_factory=dict)
     complete: asyncio.Event = field(default_factory=asyncio.Event)
     over: bool = False
@@ -137,7 +142,7 @@ class _Gathering:
     async def called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Somebody calls who has shown the certificate of one of the three."""
         other = _who(writer, self.cards)
-        if other is None or other >= self.number or self.over:
+        if other not in self.expected or other >= self.number or self.over:
             await _end(writer)
             return
         if other in self.streams:  # it has called before, and started again
@@ -160,7 +165,7 @@ class _Gathering:
 
     def _arrive(self, other: int, stream: Stream) -> None:
         self.streams[other] = stream
-        if len(self.streams) == len(SERVERS) - 1:
+        if self.expected <= set(self.streams):
             self.complete.set()
 
 
@@ -175,14 +180,14 @@ def _address(card: Card) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _who(writer: asyncio.StreamWriter, cards: Sequence[Card]) -> int | None:
-    """The number of the server whose certificate this is."""
+def _who(writer: asyncio.StreamWriter, cards: Sequence[Card]) -> int:
+    """The number of the server whose certificate this is; 0: of none."""
     link = writer.get_extra_info("ssl_object")
     shown = link.getpeercert(binary_form=True)
     for number, card in enumerate(cards, start=1):
         if ssl.PEM_cert_to_DER_cert(card.certificate) == shown:
             return number
-    return None
+    return 0
 
 
 def _context(home: ServerHome, folder: Path, *, server: bool) -> ssl.SSLContext:
