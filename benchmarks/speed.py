@@ -1,9 +1,10 @@
-"""How fast the planner, a verdict and a share of noise are, as ratios that a busy machine keeps.
+"""How fast the planner, a verdict and a share of noise are; and how long users wait.
 
     python benchmarks/speed.py [--json] [--cells 65536]
 
-CPU seconds, the best of three, over those of sorting two million numbers on the same machine at the
-same time. `growth` is the planner's time over its time on a sixteenth of the cells.
+Ratios that a busy machine keeps: CPU seconds, the best of three, over those of sorting two million
+numbers on the same machine at the same time. `growth` is the planner's time over its time on a
+sixteenth of the cells. `waits` are CPU seconds and megabytes of whole processes (`waits.py`).
 """
 
 import argparse
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from waits import waits
 
 from fedprikl import Reference
 from fedprikl.estimation import BatchCounts, trusted_aggregator
@@ -80,6 +82,7 @@ def main() -> None:
         "growth": round(whole / planner(options.cells // 16), 2),
         "verdict": round(verdict(options.cells) / unit, 2),
         "thousand_shares": round(share() / unit, 2),
+        "waits": waits(),
     }
     if options.json:
         print(json.dumps(found))

@@ -1,6 +1,7 @@
 """The formats with their versions."""
 
 from fedprikl.deployment import provisioning, reporter
+from fedprikl.deployment.site_log import SITE_LOG
 from fedprikl.deployment.site_memory import SITE_MEMORY
 from fedprikl.monitoring.counted_records import REGISTRY
 from fedprikl.monitoring.history import HISTORY
@@ -17,7 +18,7 @@ DOCUMENTS = (
     provisioning.FORMAT,
     reporter.FORMAT,
 )
-STORES = (LEDGER, HISTORY, REGISTRY, SITE_MEMORY)
+STORES = (LEDGER, HISTORY, REGISTRY, SITE_MEMORY, SITE_LOG)
 
 
 def format_versions() -> str:

@@ -20,6 +20,7 @@ import polars as pl
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedprikl as fk
+from fedprikl.deployment.policy import policy_text
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.documents import readable
 from fedprikl.privacy import InsecureSeededNoise, Ledger
@@ -39,6 +40,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "aggregator": {"trust": "aggregator"},
     "none": {"trust": "none"},
     "client": {"unit": "client"},
+    "servers": {"trust": "servers"},
 }
 SITE_PLAN = SignedPlan.sign(
     make_plan(
@@ -125,7 +127,9 @@ def invited(round_id: str) -> Invitation:
 
 
 def site() -> dict[str, Any]:
-    """The memory of a site that was counted once, and has begun another round."""
+    """A policy, and the memory of a site that was counted once and has begun another round."""
+    text = policy_text({"hospitals": KEY.public}, require_roster=True)
+    Path("policy.toml").write_text(text)
     memory = SiteMemory(Path("site.db"), RECORDS)
     for name in ("counted", "begun"):
         memory.begin(invited(name), most_counts=1, at=AT)

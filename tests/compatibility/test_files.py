@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fedprikl as fk
+from fedprikl.deployment.policy import load_policy
 from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.errors import PolicyRefusal
 from fedprikl.monitoring.history import History
@@ -106,6 +107,13 @@ def test_a_series_goes_on(made: Path) -> None:
     assert world.verify() == 3
     with Ledger.open(world.ledger) as ledger:
         assert ledger.account("clients").spent >= known["spent"] * (1 - ROUNDING)
+
+
+def test_a_policy_says_what_it_said(made: Path) -> None:
+    found = load_policy(made / "policy.toml")
+    assert found.organisers == {"hospitals": KEY.public}
+    assert (found.approve, found.epsilon_per_year) == ("always", 2.0)
+    assert found.limits.require_roster is True
 
 
 def test_a_site_remembers(made: Path) -> None:

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from deploy.small_world import write_policy
+from deploy.small_world import set_up_aggregator, write_plan, write_policy, write_sites
 
 from fedprikl.deployment.progress import failure_line, parse_line, printable
-from fedprikl.deployment.settings import NodeSettings, RoundSettings
+from fedprikl.deployment.settings import Home, NodeSettings, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.protocol import SignedPlan
+from fedprikl.records import fit_reference
+from fedprikl.reference import Reference
 
 
 def test_lines_of_a_run_are_told_from_flowers() -> None:
@@ -103,3 +106,33 @@ def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
         NodeSettings.of({"policy": "x"})
     with pytest.raises(DeploymentError, match="There is no policy"):
         NodeSettings.of({"data": "d.csv"})
+
+
+def test_plans_and_references_lie_side_by_side_and_are_found_by_fingerprint(
+    tmp_path: Path,
+) -> None:
+    (data, *_) = write_sites(tmp_path, sites=1, rows=30)
+    home = Home(tmp_path / "aggregator")
+    home.folder.mkdir()
+    set_up_aggregator(home.folder, tmp_path / "public.csv")
+    first = SignedPlan.load(home.folder / "plan.json").plan
+    home.plans.mkdir()
+    home.references.mkdir()
+    fit_reference(data).save(home.references / "other.json")
+    other = Reference.load(home.references / "other.json").fingerprint
+    second = write_plan(home.folder, "plans/weekly.json", reference=other).plan
+    for plan in (first, second):
+        asked = RoundSettings.of({"plan": plan.fingerprint}, home=home.folder)
+        assert SignedPlan.load(asked.plan).plan == plan
+        found = home.find_reference(plan.reference)
+        assert found is not None
+        assert found.fingerprint == plan.reference
+    with pytest.raises(InvalidInputError) as refused:
+        RoundSettings.of({"plan": 64 * "f"}, home=home.folder)
+    for words in ("The aggregator does not have the plan ffffffffffffffff", "(weekly.json)"):
+        assert words in str(refused.value)
+    assert first.fingerprint[:16] in str(refused.value)
+    assert home.find_reference(64 * "f") is None
+    said = home.wrong_reference(64 * "f", "the aggregator")
+    assert said.startswith("the plan is about the reference ffffffffffffffff, and the aggregator")
+    assert {first.reference[:16], other[:16]} <= set(said.replace(",", " ").split())

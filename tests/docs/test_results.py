@@ -83,10 +83,15 @@ def test_bars_that_do_not_hold_are_on_the_page(bench: Any) -> None:
     found = {
         "secure_sum": RECORD | {"result": {"floor_ratio": 9.0, "flower_speedup": 30.0}},
         "columns": RECORD | {"failed": "It stopped."},
+        "report_cost": RECORD | {"result": {"client_ms": 3.0, "bars": {"client_ms": 1.0}}},
+        "series": RECORD | {"result": {"bars": {"found in time": False}}},
     }
     text = bench.results_page.page(found)
     assert "| secure_sum | a part | 1 of 2 |" in text
     assert "| secure_sum | floor ratio, at most | 9 | 3 |" in text
+    assert "| report_cost | client ms, at most | 3 | 1 |" in text
+    assert "| series | found in time |" in text
+    assert re.search(r"^Not measured: .*columns", text, re.MULTILINE)
     assert "*Not measured: It stopped.*" in text
     assert "*Not measured: no run yet.*" in text
 

@@ -2,7 +2,7 @@
 
     python -m tests.mutants.run [--sample 20] [--seed text] [module ...]
 
-Each mutant runs in a copy of the package, with the tests that its module is about (core.json, the
+Each mutant runs in a copy of the repository, with the tests that its module is about (core.json, the
 quickest first). It is killed if one of them fails, or if they take five times as long as without
 it. A survivor is a mistake that no test notices, unless reasons.json says why it is none: then it
 is not counted. Results are in results/mutants.json.
@@ -32,14 +32,14 @@ CORE: dict[str, list[str]] = json.loads(Path(__file__).with_name("core.json").re
 
 @dataclass(frozen=True)
 class Workshop:
-    """A copy of the package in which one module at a time is broken."""
+    """A copy of the repository in which one module at a time is broken."""
 
     folder: Path
 
     def tests_of(self, module: str) -> list[str]:
         """Its own examples, and the tests that are about it."""
         return [
-            str(self.folder / "fedprikl" / module),
+            f"src/fedprikl/{module}",
             *(f"tests/{name}.py" for name in CORE[module]),
         ]
 
@@ -47,7 +47,7 @@ class Workshop:
         """Whether all tests of a module pass, in time."""
         line = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         line += ["-m", "not validation", "-W", "ignore", *self.tests_of(module)]
-        known = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        known = {"PYTHONPATH": str(self.folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         known |= {
             "OMP_NUM_THREADS": "1",
             "POLARS_MAX_THREADS": "1",
@@ -55,7 +55,7 @@ class Workshop:
         }
         process = subprocess.Popen(
             line,
-            cwd=ROOT,
+            cwd=self.folder,
             env=os.environ | known,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -72,7 +72,7 @@ class Workshop:
 
     def survives(self, module: str, mutant: Mutant, timeout: float) -> bool:
         """Whether no test notices."""
-        path = self.folder / "fedprikl" / module
+        path = self.folder / "src" / "fedprikl" / module
         whole = path.read_text()
         try:
             path.write_text(mutant.text)
@@ -83,7 +83,7 @@ class Workshop:
 
 def judge(workshop: Workshop, module: str, size: int, seed: str) -> dict[str, Any]:
     """How many mutants of a module were killed, and those that were not."""
-    source = (ROOT / "src" / "fedprikl" / module).read_text()
+    source = (workshop.folder / "src" / "fedprikl" / module).read_text()
     reasons = json.loads(REASONS.read_text()).get(module, {})
     began = time.monotonic()
     if not workshop.passes(module, 1800):
@@ -118,14 +118,11 @@ def main() -> None:
     )
     results |= {"seed": chosen.seed, "sample": chosen.sample, "bar": BAR}
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(
-            ROOT / "src" / "fedprikl",
-            Path(folder, "fedprikl"),
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+        left_out = shutil.ignore_patterns(".*", "__pycache__", "_build", "dist")
+        shutil.copytree(ROOT, Path(folder, "copy"), ignore=left_out)
         for module in chosen.modules:
             results.setdefault("modules", {})[module] = judge(
-                Workshop(Path(folder)), module, chosen.sample, chosen.seed
+                Workshop(Path(folder, "copy")), module, chosen.sample, chosen.seed
             )
             RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")

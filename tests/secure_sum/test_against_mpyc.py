@@ -15,7 +15,7 @@ from fedprikl.secure_sum.line_runtime import LineRuntime
 from fedprikl.secure_sum.line_shares import PRIME, SERVERS, Field, restore, to_field
 from tests.secure_sum.three import run_three, shares_of
 
-pytest.importorskip("mpyc", reason="pip install 'fedprikl[servers]'")
+pytest.importorskip("mpyc", reason="pip install mpyc")
 ROOT = Path(__file__).parents[2]
 
 

@@ -179,8 +179,9 @@ class Run:
         roster = Roster.load(self.home.roster)
         if roster.fingerprint != self.plan.roster:
             raise InvalidInputError(
-                f"The plan names another roster than {self.home.roster.name} of the aggregator's "
-                "folder. Bring the one it was planned with, or plan again with `--roster`."
+                f"The plan names another roster ({self.plan.roster[:16]}) than "
+                f"{self.home.roster.name} of the aggregator's folder ({roster.fingerprint[:16]}). "
+                "Bring the one it was planned with, or plan again with `--roster`."
             )
         return roster
 

@@ -91,7 +91,7 @@ class Home:
             known += [f"{found[:16]} ({path.name})"] if found else []
         raise InvalidInputError(
             f"The aggregator does not have the plan {name[:16]}; it has "
-            f"{', '.join(known) or 'none'}. Put your plan into {self.plans} on its host."
+            f"{', '.join(known) or 'none'}. Put your plan into {self.plans.name}/ of its folder."
         )
 
     def _plan_files(self) -> list[Path]:

@@ -239,7 +239,10 @@ def check_roster(
     if roster is None or identity is None:
         raise PolicyRefusal("the plan names a roster, and this client has none or no identity")
     if roster.fingerprint != plan.roster:
-        raise PolicyRefusal("the plan names another roster than this client has")
+        raise PolicyRefusal(
+            f"the plan names another roster ({plan.roster[:16]}) than this client has "
+            f"({roster.fingerprint[:16]})"
+        )
     if not sums.roster or not roster.holds(sums.roster):
         raise PolicyRefusal("the cohort has members who are not in the roster")
     if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):
