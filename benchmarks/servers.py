@@ -14,6 +14,7 @@ growth                   CPU time per report of a server, at the end over that a
                          collector from 10^4 to 10^5 reports over HTTPS, of the roles from 10^4 to
                          10^5, with --million to 10^6
 peak_mib                 the most memory of a collector, and of a server that answers
+disk_bytes               of a report at server 2 (hybrid suite)
 intake_cpu_ms            CPU milliseconds of the collector for a report, on connections that are
                          kept; `fresh` has the same if each report has a connection of its own
 power_ratio, kl_ratio    with --accuracy: how exact three servers are beside a trusted aggregator
@@ -45,6 +46,7 @@ import report_cost
 import servers_accuracy
 
 from fedprikl.deployment.servers.home import Limits, ServerHome, Task
+from fedprikl.deployment.servers.intake import Intake, Received
 from fedprikl.deployment.servers.meeting import open_rows
 from fedprikl.protocol import (
     AskedView,
@@ -121,6 +123,15 @@ def reports_per_core_second(task: Task, sent: Sequence[bytes]) -> float:
     start = time.process_time()
     role.check(CHALLENGE, (open_rows(task, chunk) for chunk in chunks))
     return len(sent) / (time.process_time() - start)
+
+
+def disk_bytes(folder: Path, sent: Sequence[bytes]) -> float:
+    """Bytes of disk that one report takes."""
+    path = folder / f"disk-{len(sent[0])}.db"
+    kept = Intake(path)
+    kept.add([Received(bytes(32), 0, message[44:60], None, message) for message in sent])
+    kept.close()
+    return path.stat().st_size / len(sent)
 
 
 async def _send(port: int, roots: str, queue: list[bytes], fresh: bool) -> None:
@@ -264,13 +275,14 @@ def measured(*, tenth: bool, million: bool) -> dict[str, Any]:
     """All numbers."""
     part = 10 if tenth else 1
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
-        speed = {}
+        speed, disk = {}, {}
         for suite in report_cost.PER_SERVER:
             homes, signed = make_homes(Path(name), suite)  # type: ignore[arg-type]
             for number in (1, 2):
                 (task,) = homes[number - 1].tasks()
                 sent = list(messages(signed, number, 4000 // part))
                 speed[suite, number] = reports_per_core_second(task, sent)
+                disk[suite, number] = disk_bytes(Path(name), sent)
         taken = intake(Path(name, "intake"), 10_000 // part, 100_000 // part)
     roles = apart(_roles, [10_000 // part, (1_000_000 if million else 100_000) // part])
     rng, clients = np.random.default_rng(0), 3579 // part
@@ -283,6 +295,7 @@ def measured(*, tenth: bool, million: bool) -> dict[str, Any]:
         "reports_per_core_second": speed["x25519", 2],
         "hybrid": speed["hybrid", 2],
         "server_1": speed["x25519", 1],
+        "disk_bytes": disk["hybrid", 2],
         "intake_per_second": taken["per_second"],
         "intake_cpu_ms": taken["cpu_ms"],
         "fresh": taken["fresh"],

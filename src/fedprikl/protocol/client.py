@@ -6,6 +6,7 @@ A client has a policy: what it agrees to, whatever the plan says.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
@@ -175,6 +176,12 @@ def _columns_of(asked: AskedView, reference: Reference) -> set[str]:
     return set(table.names) if table else {"value"}
 
 
+@lru_cache(maxsize=4)
+def _invitation(message: bytes) -> Invitation:
+    """All clients of three servers that are in one process get the same."""
+    return Invitation.from_bytes(message)
+
+
 def check_protected(plan: Plan, policy: Policy) -> None:
     """Raises `PolicyRefusal` unless the client agrees to whom the plan protects, and how."""
     if plan.unit.kind not in policy.units:
@@ -248,6 +255,7 @@ def check_roster(
         )
 
 
+@lru_cache(maxsize=4)  # an invitation never changes, and is only the same as itself
 def _fits_the_plan(invitation: Invitation) -> bool:
     """Whether every number of the secure sum follows from the plan and from what is asked.
 
@@ -509,7 +517,7 @@ class Client:
 
     def _agree(self, message: bytes, at: str) -> Invitation:
         """The invitation, if this client takes part: it remembers the round and the plan."""
-        invitation = Invitation.from_bytes(message)
+        invitation = _invitation(message)
         plan, lineage = invitation.signed.plan, invitation.signed.lineage
         if invitation.round_id in self._answered:
             raise PolicyRefusal("this round has been answered already")

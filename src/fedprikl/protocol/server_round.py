@@ -110,11 +110,12 @@ class ThreeServers:
     ) -> None:
         """Every client sends one report to each server; who is `absent` sends none."""
         keys = [server.key.public for server in self._servers.values()]
-        (cohort,), gone = self._round.cohorts, set(absent)
+        (cohort,), gone, message = self._round.cohorts, set(absent), b""
         for index, name in enumerate(cohort.members):
-            message = Invitation.to_member(self._round, cohort, index).to_bytes()
             if name in gone:
                 continue
+            if not message or self._round.plan.roster:  # without one, members have no places
+                message = Invitation.to_member(self._round, cohort, index).to_bytes()
             try:
                 reports = clients[name].report(message, keys, at=at)
             except PolicyRefusal as refusal:
