@@ -220,7 +220,10 @@ class ColumnValues:
     def story(self, column: ColumnAnswer) -> str:
         """The median of a column as a sentence; empty where there is none."""
         found = self.typical.get(column.name)
-        return f"The {found.words}." if found else ""
+        if found is None:
+            return ""
+        before, now, between = found.texts
+        return f"The median was {before} and is now {now} (95% interval: {between})."
 
     def lines(self, columns: Sequence[ColumnAnswer]) -> Iterator[str]:
         """For a terminal: the medians of the first columns, and what has clearly changed."""
