@@ -97,7 +97,8 @@ def test_a_round_is_followed_verified_and_written(
     assert "[fedprikl] input: 8 of 9 answered" in result.stderr
     assert "Loading" not in result.stderr
     assert "with the key you gave" in result.stdout
-    assert (seen["superlink"], seen["plan"], seen["clients"]) == ("mine", "plan.json", 9)
+    asked = SignedPlan.load("plan.json").plan.fingerprint  # whatever its file is called there
+    assert (seen["superlink"], seen["plan"], seen["clients"]) == ("mine", asked, 9)
     assert Path("release.json").exists()
     assert "differ from the reference" in Path("report.html").read_text(encoding="utf-8")
     assert ("home" in seen, len(seen["request"])) == (False, 32)

@@ -2,10 +2,10 @@
 
     python -m tests.mutants.run [--sample 20] [--seed text] [module ...]
 
-Each mutant runs in a copy of the repository, with the tests that its module is about (core.json, the
-quickest first). It is killed if one of them fails, or if they take five times as long as without
-it. A survivor is a mistake that no test notices, unless reasons.json says why it is none: then it
-is not counted. Results are in results/mutants.json.
+Each mutant runs in a copy of the repository, with the tests that its module is about (core.json,
+the quickest first). It is killed if one of them fails, or if they take five times as long as
+without it. A survivor is a mistake that no test notices, unless reasons.json says why it is none:
+then it is not counted. Results are in results/mutants.json.
 """
 
 import argparse

@@ -97,7 +97,7 @@ def test_it_never_sees_the_population() -> None:
     """The population withheld: the planner gets a reference and numbers, and has no way to more."""
     names = set(inspect.signature(plan_round).parameters)
     words = {"trust", "ask", "control", "population", "aggregator", "roster", "series"}
-    words |= {"unit", "empty", "tolerate"}
+    words |= {"unit", "empty", "tolerate", "servers"}
     numbers = names - {"reference"} - words
     for name in numbers:
         kind = inspect.signature(plan_round).parameters[name].annotation

@@ -20,6 +20,7 @@ from fedprikl.secure_sum.line_shares import (
     from_field,
     restore,
     split,
+    times,
     to_field,
 )
 
@@ -89,3 +90,9 @@ def test_one_share_restores_nothing(held: dict[int, Field]) -> None:
 def test_a_number_that_would_wrap_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="too large"):
         to_field(np.array([LARGEST + 1]))
+
+
+@given(st.lists(st.tuples(st.integers(0, PRIME - 1), st.integers(0, PRIME - 1)), min_size=1))
+def test_products_are_those_of_whole_numbers(pairs: list[tuple[int, int]]) -> None:
+    one, other = (np.array(each, np.uint64) for each in zip(*pairs, strict=True))
+    assert times(one, other).tolist() == [a * b % PRIME for a, b in pairs]

@@ -109,10 +109,10 @@ def ordinary_ratios(
     """P of every period over P of all: (series, periods, cells + 1), as the reference has them.
 
     Each series has runs of consecutive periods of the reference, of random length (a stationary
-    bootstrap: Politis and Romano, 1994), so that weekdays and slow changes are in it as far as the
-    reference has them. It is compared with a Pi of as many periods as the reference has, drawn in
-    the same way. The periods' own sampling is taken out, and how much they differ is known from few
-    of them (Student's law).
+    bootstrap: Politis and Romano, 1994), so that weekdays are in it as far as the reference has
+    them, and slow changes in part (decision 29). It is compared with a Pi of as many periods as the
+    reference has, drawn in the same way. The periods' own sampling is taken out, and how much they
+    differ is known from few of them (Student's law).
     """
     held = ClientCounts.read(spread.periods)
     ratios, known = _period_ratios(held, cells), len(held)
