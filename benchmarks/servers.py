@@ -12,7 +12,7 @@ clients, seconds         a round in one process, from counts to answer; `ratio` 
                          that of benchmarks/federation.py in the same run
 growth                   CPU time per report of a server, at the end over that at the start: of a
                          collector from 10^4 to 10^5 reports over HTTPS, of the roles from 10^4 to
-                         10^5, with --million to 10^6
+                         10^5, with --million to 10^6 (made-up shares, neither read nor opened)
 peak_mib                 the most memory of a collector, and of a server that answers
 disk_bytes               of a report at server 2 (hybrid suite)
 intake_cpu_ms            CPU milliseconds of the collector for a report, on connections that are
