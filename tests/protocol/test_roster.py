@@ -179,7 +179,7 @@ OTHERS = Roster(ROSTER.keys | {bytes.fromhex(STRANGER.public)})
     [
         ({"roster": None}, "this client has none or no identity"),
         ({"identity": None}, "this client has none or no identity"),
-        ({"roster": OTHERS}, "another roster than this client has"),
+        ({"roster": OTHERS}, r"another roster \(\w+\) than this client has \(\w+\)"),
         ({"identity": STRANGER}, "does not stand at its place"),
     ],
 )
