@@ -118,6 +118,7 @@ def test_the_payload_is_kept(payload: int, trust: Any) -> None:
     assert found.cost.masked_bytes + bits / 8 > payload - 4
 
 
+@pytest.mark.validation
 def test_more_of_anything_is_predicted_to_help() -> None:
     little = planned(2000, payload=60)
     assert planned(2000, payload=240).error < little.error

@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -250,6 +251,7 @@ def test_a_thousand_periods_share_cells_and_none_that_speaks_is_lost() -> None:
     assert f'sensor 01 <span class="says">above since week {first}</span>' in text
 
 
+@cache
 def thousand() -> SeriesStatus:
     return series(1000, SENSORS, since=900, missed=tuple(range(40, 60)))
 
