@@ -101,10 +101,6 @@ def cards_command(
     lost: Annotated[
         Literal["nothing", "counts"], typer.Option(help="What is released if one server is lost.")
     ] = "nothing",
-    late: Annotated[
-        Literal["refuse", "next"],
-        typer.Option(help="Late reports; next: they go into the next period."),
-    ] = "refuse",
 ) -> None:
     """Writes what a plan says about three servers, for `fedprikl plan --servers`.
 
@@ -117,7 +113,6 @@ def cards_command(
         signing=tuple(card.signing for card in found),
         addresses=tuple(card.address for card in found),
         lost=lost,
-        late=late,
     )
     write_whole(output, readable(to_plain(servers)))
     say(f"written to {output}")

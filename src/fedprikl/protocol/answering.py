@@ -273,9 +273,11 @@ class _Reading:
             if plan.budget.parts > 1:
                 privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
         if isinstance(self.trust, ServersSum):
-            words = ONE_LOST if self.noised.variances else SERVERS
             delta = privacy.delta + self.trust.left_over.proved_delta
-            privacy = replace(privacy, trust=words, delta=min(delta, plan.budget.delta))
+            privacy = replace(privacy, trust=SERVERS, delta=min(delta, plan.budget.delta))
+            if self.noised.variances:
+                spent = self.trust.spent_after_loss
+                privacy = replace(privacy, trust=ONE_LOST, epsilon=spent, delta=plan.budget.delta)
         return Estimates(
             each=tuple(self.each[question] for question in plan.about_whole),
             columns=columns,
@@ -314,7 +316,8 @@ class _Reading:
         for noise, law in trust.after_loss:
             question = noise.questions[0]
             points = [self.points[place] for place in places_of(trust.plan, noise)]
-            self.stated.append(self._state(noise, servers_law(noise), points))
+            stated = self._state(noise, servers_law(noise), points)
+            self.stated.append(replace(stated, mechanism=str(law)))
             for columns in question.views:
                 self._read_counts(columns, next(counts), [CountNoise.of(law)])
             if question.of_whole:

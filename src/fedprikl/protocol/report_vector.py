@@ -19,9 +19,9 @@ _LABEL = b"fedprikl/points/1/"
 def report_points(plan: Plan, reference: Reference, period: int) -> QueryPoints | None:
     """The points of the whole that every client is asked; None if only columns are.
 
-    A series asks for every cell, so a late report fits the next period too. Another processor may
-    round the last bits of a share differently. It then asks for another cell only if the random
-    start lies that close to a limit: of m points, with a probability of about m 2^-50.
+    Another processor may round the last bits of a share differently. It then asks for another cell
+    only if the random start lies that close to a limit: of m points, with a probability of about
+    m 2^-50.
     """
     if not plan.points:
         return None

@@ -64,10 +64,10 @@ class ServersAnswer:
 
         0 where the servers draw together.
         """
-        drawn = []
+        drawn, after_loss = [], dict(self.trust.after_loss) if self.lost else {}
         for each in self.noises:
-            size, law = self._size(each), servers_law(each)
-            mechanism = law.after_loss if self.lost else law.noise
+            size = self._size(each)
+            mechanism = after_loss[each] if self.lost else servers_law(each).noise
             alone = isinstance(mechanism, ServersMechanism)
             drawn.append(mechanism.draw(size, source) if alone else np.zeros(size, np.int64))
         return np.concatenate(drawn)

@@ -22,8 +22,8 @@ class Servers:
     Keys and addresses are in the order of the servers' numbers 1, 2, 3. They are empty where all
     parties are in one process.
 
-    >>> Servers().suite, Servers(lost="counts").late
-    ('hybrid', 'refuse')
+    >>> Servers().suite, Servers().lost
+    ('hybrid', 'nothing')
     """
 
     suite: Suite = "hybrid"  # that reports are sealed with: ML-KEM-768 with X25519, or X25519 alone
@@ -31,7 +31,6 @@ class Servers:
     signing: tuple[str, ...] = ()  # Ed25519 public keys that sign the release, hexadecimal
     addresses: tuple[str, ...] = ()  # where reports are sent, like https://one.example
     lost: Literal["nothing", "counts"] = "nothing"  # what is released if one server is lost
-    late: Literal["refuse", "next"] = "refuse"  # late reports; "next": for the next period
 
     def __post_init__(self) -> None:
         self._check_three("sealing", self.sealing, self._is_sealing)

@@ -8,7 +8,7 @@ What is made of opened sums is in `answering.py`, which a client does not need.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import ClassVar
 
@@ -423,9 +423,22 @@ class ServersSum(ScoredSum):
 
     @cached_property
     def after_loss(self) -> tuple[tuple[QuestionNoise, ServersMechanism], ...]:
-        """The noises if one server is lost: on counts only, off which all answers are read."""
+        """The noises if one server is lost: on counts only, off which all answers are read.
+
+        Their laws are others, and compose otherwise: so their epsilons just add up to the plan's.
+        """
         counted = [noise for noise in self.noises if noise.is_counts]
-        return tuple((noise, servers_law(noise).after_loss) for noise in counted)
+        parts = self.plan.budget.parts
+        laws = [servers_law(noise) for noise in counted]
+        return tuple(
+            (noise, replace(law, epsilon=law.epsilon / parts).after_loss)
+            for noise, law in zip(counted, laws, strict=True)
+        )
+
+    @cached_property
+    def spent_after_loss(self) -> float:
+        """What a release with one server lost costs, at the plan's delta."""
+        return total_epsilon([self.composed_after_loss], delta=self.plan.budget.delta)
 
     @property
     def composed_after_loss(self) -> Charge:

@@ -55,8 +55,7 @@ class Running:
         for home in self.world.homes:
             (task,) = [each for each in home.tasks() if each.signed == signed]
             (intake,) = home.intakes()
-            ids = intake.ids(task.fingerprint, 0)
-            number = len(ids) // 16
+            number = len(intake.reports(task.fingerprint, 0))
             shares = [
                 open_report(
                     message,

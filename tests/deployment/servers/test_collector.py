@@ -9,6 +9,7 @@ import pytest
 
 from fedprikl.deployment.servers import collector
 from fedprikl.deployment.servers.collector import Collector
+from fedprikl.deployment.servers.meeting import shut
 from fedprikl.errors import IntakeError
 from fedprikl.protocol import Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.plan import Validity
@@ -36,7 +37,7 @@ def statuses(app: Collector, *bodies: bytes) -> list[int]:
 
 def held(world: World, signed: SignedPlan, number: int = 1, period: int = 0) -> int:
     plan = bytes.fromhex(signed.plan.fingerprint)
-    return sum(len(each.ids(plan, period)) // 16 for each in world.homes[number - 1].intakes())
+    return sum(len(each.reports(plan, period)) for each in world.homes[number - 1].intakes())
 
 
 @pytest.mark.parametrize("suite", ["x25519", "hybrid"])
@@ -116,44 +117,34 @@ def test_signed_report_without_a_roster_is_refused(world: World) -> None:
     assert statuses(world.collector(), reports(signed, identity=SigningKey.generate())[0]) == [422]
 
 
-def test_late_report_is_refused_or_goes_into_the_next_period(world: World) -> None:
-    for late, expected in (("refuse", [410, 410]), ("next", [200, 200])):
-        when = Series(every="day", first="2029-12-01", periods=31)
-        signed = world.plan(late=late, when=when)
-        plan = bytes.fromhex(signed.plan.fingerprint)
-        app = world.collector()
-        early, mine, future = (reports(signed, period=n)[0] for n in (3, 3, 31))
-        assert statuses(app, early) == [200]
-        (intake,) = world.homes[0].intakes()
-        intake.shut(plan, 3)
-        assert statuses(app, mine, mine) == expected
-        assert statuses(app, early) == [200]
-        assert statuses(app, future) == [404]
-        relabelled = mine[:8] + (5).to_bytes(4, "little") + mine[12:]
-        assert statuses(app, relabelled) == [422]
-        assert held(world, signed, period=4) == (late == "next")
-        intake.close()
-
-
-def test_counted_report_is_not_counted_again(world: World) -> None:
-    when = Series(every="day", first="2029-12-01", periods=31)
-    signed = world.plan(late="next", when=when)
+def test_late_report_is_refused(world: World) -> None:
+    signed = world.plan(when=Series(every="day", first="2029-12-01", periods=31))
     plan, app = bytes.fromhex(signed.plan.fingerprint), world.collector()
-    used, left = (reports(signed, period=3)[0] for _ in range(2))
-    assert statuses(app, used, left) == [200, 200]
+    early, mine, future = (reports(signed, period=n)[0] for n in (3, 3, 31))
+    assert statuses(app, early) == [200]
     (intake,) = world.homes[0].intakes()
     intake.shut(plan, 3)
-    ids = [used[44:60], left[44:60]]
-    assert sorted(ids) == sorted((intake.ids(plan, 3)[:16], intake.ids(plan, 3)[16:]))
-    intake.forget(plan, 3, used=ids[0], move=True)
-    assert intake.ids(plan, 4) == ids[1]
-    assert intake.ids(plan, 3, used=True) == ids[0]
-    assert statuses(app, used, left) == [200, 200]
-    assert held(world, signed, period=4) == 1
-    intake.shut(plan, 4)
-    intake.forget(plan, 4, used=ids[1], move=True)
-    assert intake.ids(plan, 3, used=True) == b""
-    assert statuses(app, used) == [410]
+    assert statuses(app, mine, mine) == [410, 410]
+    assert statuses(app, early) == [200]
+    assert statuses(app, future) == [404]
+    relabelled = mine[:8] + (5).to_bytes(4, "little") + mine[12:]
+    assert statuses(app, relabelled) == [422]
+    intake.forget(plan, 3)
+    assert statuses(app, early) == [410]  # counted, and sent again: in no other period
+    assert held(world, signed, period=4) == 0
+
+
+def test_an_identity_counts_once_at_all_collectors_of_a_server(world: World) -> None:
+    people = [SigningKey.generate() for _ in range(4)]
+    roster = Roster(frozenset(bytes.fromhex(key.public) for key in people))
+    signed = world.plan(roster=roster)
+    (task,) = world.homes[0].tasks()
+    apps = [world.collector(), world.collector(name="b")]
+    sent = [reports(signed, identity=people[0])[0] for _ in apps]
+    assert [statuses(app, message) for app, message in zip(apps, sent, strict=True)] == [[200]] * 2
+    intakes = world.homes[0].intakes()
+    assert len(intakes) == 2
+    assert shut(intakes, task, 0) == min(message[44:60] for message in sent)
 
 
 def test_several_reports_at_once_are_one_commit(world: World) -> None:

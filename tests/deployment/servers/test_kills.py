@@ -98,7 +98,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, kills: int) -> None:
     finally:
         sending.stopped.set()
     (intake,) = world.homes[1].intakes()
-    data = intake.ids(bytes.fromhex(sending.signed.plan.fingerprint), 0)
-    held = [data[i : i + 16] for i in range(0, len(data), 16)]
+    kept = intake.reports(bytes.fromhex(sending.signed.plan.fingerprint), 0)
+    held = [report_id for report_id, _ in kept]
     assert len(set(held)) == len(held)
     assert sending.acknowledged <= set(held) <= sending.tried

@@ -58,7 +58,7 @@ class World:
 
     def plan(self, roster: Roster | None = None, **changes: Any) -> SignedPlan:
         cards, suite = self.homes[0].cards, changes.pop("suite", "x25519")
-        rules = {name: changes.pop(name) for name in ("lost", "late") if name in changes}
+        rules = {"lost": changes.pop("lost", "nothing")}
         plan = Plan(
             population="phones",
             reference=self.reference.fingerprint,
@@ -81,11 +81,11 @@ class World:
             home.accept(signed, self.reference, roster)
         return signed
 
-    def collector(self, number: int = 1, **options: Any) -> Collector:
+    def collector(self, number: int = 1, *, name: str = "a", **options: Any) -> Collector:
         home = self.homes[number - 1]
         return Collector(
             lambda: list(home.tasks()),
-            home.intake("a"),
+            home.intake(name),
             ends=home.certificate_ends,
             **{"clock": lambda: NOW, **options},
         )

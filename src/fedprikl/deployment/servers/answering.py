@@ -122,7 +122,7 @@ class _Part:
                 )
                 reservation = await self._reserve(ledger, links, asked, settled)
                 release = await self._answer(ledger, links, asked, settled, reservation, reference)
-        self._forget(settled)
+        self._forget()
         return Answered(release, settled)
 
     def _check_ledger(self, ledger: Ledger) -> None:
@@ -253,12 +253,11 @@ class _Part:
             raise ReleaseRefused("A server did not sign the release. The budget stays charged.")
         return release
 
-    def _forget(self, settled: Settled) -> None:
-        """Drops the reports; those that were not agreed on may go into the next period."""
-        move = self.task.servers.late == "next" and self.task.plan.is_series
+    def _forget(self) -> None:
+        """Drops the reports. None moves to another period: its mask hides one challenge only."""
         for intake in self.home.intakes():
             with contextlib.closing(intake):
-                intake.forget(self.task.fingerprint, self.period, used=settled.agreed, move=move)
+                intake.forget(self.task.fingerprint, self.period)
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -21,7 +21,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -153,12 +152,7 @@ class Collector:
                 message = await self._body(scope, receive)
         except TimeoutError:
             raise Refused(408, "the report came too slowly: send it again") from None
-        received, task = self._open(message)
-        kept = await self._keep(received)
-        if kept is Kept.LATE and task.servers.late == "next":
-            following = replace(received, period=received.period + 1)
-            if task.plan.is_series and following.period < task.plan.series.periods:
-                kept = await self._keep(following)
+        kept = await self._keep(self._open(message))
         if kept in REFUSALS:
             raise Refused(*REFUSALS[kept])
         self.counts[kept.value] += 1
@@ -198,7 +192,7 @@ class Collector:
             task.entries, server=task.number, suite=task.servers.suite, signed=True
         )
 
-    def _open(self, message: bytes) -> tuple[Received, Task]:
+    def _open(self, message: bytes) -> Received:
         """The report, if it opens and belongs here."""
         try:
             header = read_header(message)
@@ -213,10 +207,7 @@ class Collector:
             )
         except MessageDecodeError as error:
             raise Refused(422, str(error)) from None
-        received = Received(
-            task.fingerprint, header.period, header.report_id, header.identity, message
-        )
-        return received, task
+        return Received(task.fingerprint, header.period, header.report_id, header.identity, message)
 
     def _task(self, header: ReportHeader) -> Task:
         """The plan of a report, if this server takes reports of it now, and from this client."""

@@ -17,11 +17,9 @@ from enum import Enum
 from pathlib import Path
 
 from fedprikl.errors import IntakeError
-from fedprikl.protocol.server_share import ID_BYTES
 
 APPLICATION, VERSION = 0x46504B49, 1  # in the header of the file
 ROWS = 512  # reports that are read at once
-USED = b""  # in place of a report that was counted
 _SCHEMA = f"""
 CREATE TABLE periods (
   place INTEGER PRIMARY KEY, plan BLOB NOT NULL, period INTEGER NOT NULL,
@@ -125,7 +123,7 @@ class Intake:
             "SELECT message FROM reports WHERE place = ? AND id = ?", (place, report.report_id)
         ).fetchone()
         if known is not None:
-            return Kept.AGAIN if known[0] in (report.message, USED) else Kept.OTHER
+            return Kept.AGAIN if known[0] == report.message else Kept.OTHER
         if closed:
             return Kept.LATE
         try:
@@ -161,23 +159,21 @@ class Intake:
             ).fetchone()
         return row is not None and bool(row[0])
 
-    def ids(self, plan: bytes, period: int, *, used: bool = False) -> bytes:
-        """The ids of all reports of a period, in no order; or of those that were counted."""
+    def reports(self, plan: bytes, period: int) -> list[tuple[bytes, bytes | None]]:
+        """The id and the identity of all reports of a period, in no order."""
         with self._plain_errors():
-            rows = self._db.execute(
-                "SELECT id FROM reports JOIN periods USING (place) WHERE plan = ? AND period = ? "
-                "AND (message = x'') = ?",
-                (plan, period, used),
-            )
-            return b"".join(each for (each,) in rows)
+            return self._db.execute(
+                "SELECT id, identity FROM reports JOIN periods USING (place) "
+                "WHERE plan = ? AND period = ?",
+                (plan, period),
+            ).fetchall()
 
     def messages(
         self, plan: bytes, period: int, wanted: Iterable[bytes] | None = None
     ) -> Iterator[list[bytes]]:
         """Reports of a period as they came, some at a time; all of them, or those of some ids."""
         query = (
-            "SELECT message FROM reports JOIN periods USING (place) WHERE plan = ? AND period = ? "
-            "AND message <> x''"
+            "SELECT message FROM reports JOIN periods USING (place) WHERE plan = ? AND period = ?"
         )
         with self._plain_errors():
             if wanted is not None:
@@ -190,31 +186,11 @@ class Intake:
             while found := rows.fetchmany(ROWS):
                 yield [message for (message,) in found]
 
-    def forget(self, plan: bytes, period: int, *, used: bytes, move: bool) -> None:
-        """Drops the reports of a closed period; `move`: those that were not used go to the next.
-
-        Then the ids of the used ones stay until the next period is dropped: whoever sends one of
-        them again is late, and must not be counted twice.
-        """
+    def forget(self, plan: bytes, period: int) -> None:
+        """Drops the reports of a closed period."""
         with self._plain_errors(), self._writing():
             place, _ = self._place(plan, period)
-            ids = (used[i : i + ID_BYTES] for i in range(0, len(used) if move else 0, ID_BYTES))
-            self._db.executemany(
-                "UPDATE reports SET message = x'', place = -place WHERE place = ? AND id = ?",
-                ((place, each) for each in ids),
-            )
-            if move:
-                following, _ = self._place(plan, period + 1)
-                self._db.execute(
-                    "UPDATE OR IGNORE reports SET place = ? WHERE place = ?", (following, place)
-                )
             self._db.execute("DELETE FROM reports WHERE place = ?", (place,))
-            self._db.execute("UPDATE reports SET place = ? WHERE place = ?", (place, -place))
-            self._db.execute(
-                "DELETE FROM reports WHERE place = "
-                "(SELECT place FROM periods WHERE plan = ? AND period = ?)",
-                (plan, period - 1),
-            )
 
     def held(self) -> dict[tuple[bytes, int], int]:
         """Reports of each plan and period."""

@@ -32,7 +32,7 @@ from fedprikl.errors import (
     ReleaseRefused,
 )
 from fedprikl.protocol.keys import SMALLEST
-from fedprikl.protocol.report import open_report, read_header
+from fedprikl.protocol.report import open_report
 from fedprikl.protocol.server_share import (
     ID_BYTES,
     SECRET_BYTES,
@@ -159,20 +159,23 @@ async def settle(
 
 
 def shut(intakes: Sequence[Intake], task: Task, period: int) -> bytes:
-    """Closes a period at all collectors; the ids of its reports, without those counted before."""
+    """Closes a period at all collectors; the ids of its reports, in no order.
+
+    A collector keeps one report of an identity. If several have one, that with the smallest id
+    counts, at every server.
+    """
     if not intakes:
         raise DeploymentError("This server has no reports: no collector has run in its folder.")
     for intake in intakes:
         intake.shut(task.fingerprint, period)
-    held = b"".join(intake.ids(task.fingerprint, period) for intake in intakes)
-    if period == 0 or task.servers.late == "refuse":
-        return held
-    used = b"".join(intake.ids(task.fingerprint, period - 1, used=True) for intake in intakes)
-    ids, counted = (np.frombuffer(each, dtype=f"S{ID_BYTES}") for each in (held, used))
-    return np.setdiff1d(ids, counted).tobytes()
+    held = [pair for intake in intakes for pair in intake.reports(task.fingerprint, period)]
+    first: dict[bytes, bytes] = {}
+    for report_id, identity in sorted(held, key=lambda pair: pair[0]):
+        first.setdefault(identity or report_id, report_id)
+    return b"".join(first.values())
 
 
-def open_rows(task: Task, messages: Sequence[bytes]) -> tuple[Ids, Field]:
+def open_rows(task: Task, period: int, messages: Sequence[bytes]) -> tuple[Ids, Field]:
     """Ids and shares of reports that were opened before they were kept."""
     ids, rows = list[bytes](), np.empty((len(messages), task.entries + 1), dtype=np.uint64)
     for place, message in enumerate(messages):
@@ -180,7 +183,7 @@ def open_rows(task: Task, messages: Sequence[bytes]) -> tuple[Ids, Field]:
             message,
             task.key,
             plan=task.fingerprint,
-            period=read_header(message).period,  # a late one has the period before
+            period=period,
             server=task.number,
             entries=task.entries,
         )
@@ -196,7 +199,7 @@ def _stored(
     for intake in intakes:
         for messages in intake.messages(task.fingerprint, period, ids or None):
             if messages:
-                yield open_rows(task, messages)
+                yield open_rows(task, period, messages)
 
 
 async def _hello(
