@@ -18,6 +18,7 @@ from fedprikl.protocol import (
     SigningKey,
     SumRules,
 )
+from fedprikl.protocol.sums import ServersSum
 
 SEALING = tuple(SealingKey.generate().public for _ in range(3))
 SIGNING = tuple(SigningKey.generate().public for _ in range(3))
@@ -40,6 +41,21 @@ def plan(**changes: Any) -> Plan:
         ),
     }
     return Plan(**(given | changes))
+
+
+def test_after_a_loss_the_parts_cost_no_more_than_the_plan_says() -> None:
+    """Their laws compose otherwise than those that the parts were calibrated for."""
+    questions = (
+        Question(share=0.5, release="counts", noise="gaussian"),
+        Question(
+            divergence="tv", share=0.5, views=(("a",),), release="counts", noise="gaussian", skew=0
+        ),
+    )
+    servers = replace(NAMED, lost="counts")
+    budget = Budget(epsilon=1.0, delta=1e-5, parts=1.35)
+    trust = ServersSum(plan(servers=servers, questions=questions, budget=budget))
+    trust.check_parts()
+    assert trust.spent_after_loss <= 1.0
 
 
 def test_a_plan_with_servers_comes_back() -> None:

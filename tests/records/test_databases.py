@@ -298,3 +298,17 @@ def test_a_ledger_knows_a_table_by_its_place(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(InvalidInputError, match="'one'"):
         fk.compare(reference, table, plans[1], client="id", ledger=ledger)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.visits", "nothing"])
+def test_a_table_of_duckdb_is_one_of_its_own_by_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """DuckDB itself would read a file of that name, or take its own catalog for a schema."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with duckdb.connect("x.duckdb") as made:
+        made.execute("CREATE TABLE visits (a INTEGER)")
+    assert DatabaseTable("duckdb:x.duckdb", "visits").open().names == ("a",)
+    with pytest.raises(RecordsError, match="has no table or view"):
+        DatabaseTable("duckdb:x.duckdb", name).open()

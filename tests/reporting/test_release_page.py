@@ -253,5 +253,5 @@ def test_a_column_with_new_values_says_so(share: float) -> None:
     verdict = replace(calm.verdict, statistics=(*calm.statistics, unseen))
     found = replace(calm, verdict=verdict, counts=counts)
     lines = "\n".join(column_lines((found,)))
-    assert ("drifted: values that the reference never saw" in lines) is (share > 0.02)
+    assert ("drifted: new are values that the reference never saw" in lines) is (share > 0.02)
     assert ("never saw" in column_story(found)) is (share > 0.02)

@@ -80,11 +80,17 @@ class Commands(TyperGroup):
 def as_typed(text: str, options: Mapping[str | None, str]) -> str:
     """The text with options, by the names of Python's parameters, in place of the parameters.
 
-    A parameter is known by its underscore, by backquotes, or by standing before "must" or "=".
+    A parameter is known by its underscore, by backquotes, or by standing before "must" or "=". What
+    is said for Python stays.
 
-    >>> as_typed("`trust` is good, false_alarm too.", {"trust": "--trust", "false_alarm": "--f"})
-    '--trust is good, --f too.'
+    >>> as_typed("`trust` (in Python: a_b), a_b too", {"trust": "--trust", "a_b": "--a-b"})
+    '--trust (in Python: a_b), --a-b too'
     """
+    parts = re.split(r"(in Python: [^)]*)", text)
+    return "".join(part if place % 2 else _typed(part, options) for place, part in enumerate(parts))
+
+
+def _typed(text: str, options: Mapping[str | None, str]) -> str:
     for name, option in options.items():
         if name is not None and option.startswith("--"):
             text = re.sub(f"`{name}`|\\b(?:The )?{name}(?= must )", option, text)

@@ -10,6 +10,7 @@ from fedprikl.cli.options import FailOnDrift, Json, PublicKey, check_key
 from fedprikl.cli.release_output import exit_on_drift, plan_words, print_release
 from fedprikl.front import verify
 from fedprikl.protocol import SignedPlan
+from fedprikl.protocol.answering import SERVERS
 
 
 def verify_command(
@@ -41,7 +42,14 @@ def verify_command(
         print_json({"genuine": True} | drift | found.to_dict())
         exit_on_drift(found, fail_on_drift)
         return
-    if key:
+    if signed is not None and signed.plan.servers is not None and signed.plan.servers.signing:
+        say("genuine: signed by the servers that the plan names", style="green")
+    elif found.privacy.trust.startswith(SERVERS):
+        say(
+            "unchanged since it was signed. Three servers sign a release together: give the plan "
+            "(--plan), which names the keys of all of them"
+        )
+    elif key:
         say("genuine", style="green")
     else:
         say("unchanged since it was signed; compare the signer with the key you know")

@@ -83,7 +83,10 @@ def _looked(what: str, check: Callable[[], Iterator[str]]) -> Iterator[Finding]:
 
 def _policy(home: Home) -> Iterator[str]:
     policy = load_policy(home.policy)
-    yield f"{', '.join(policy.organisers)} may ask; approve: {policy.approve}"
+    asked = {"always": "nobody here is asked first"}.get(
+        policy.approve, f"a person here is asked first ({policy.approve})"
+    )
+    yield f"{', '.join(policy.organisers)} may ask; {asked}"
 
 
 def _references(home: Home) -> Iterator[str]:

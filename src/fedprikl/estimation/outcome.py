@@ -44,7 +44,7 @@ class JudgedStatistic:
         digits = 2
         while digits < 17 and float(f"{self.ratio:.{digits}g}") == 1 and self.ratio != 1:
             digits += 1
-        return f"{self.ratio:.{digits}g}"
+        return f"{self.ratio:.{digits}g}" if self.ratio < 100 else f"{self.ratio:,.0f}"
 
     @property
     def words(self) -> str:

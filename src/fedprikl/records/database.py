@@ -169,6 +169,14 @@ def _text(value: bytes) -> Any:
         return Odd.VALUE
 
 
+# Only what the file itself holds, by one name: DuckDB also takes a file or another catalog for one.
+DUCKDB_TABLE = """
+SELECT 1 FROM (SELECT schema_name, table_name AS name, database_name FROM duckdb_tables()
+UNION ALL SELECT schema_name, view_name, database_name FROM duckdb_views())
+WHERE lower(name) = lower(?) AND lower(schema_name) = lower(?)
+AND database_name = current_database()"""
+
+
 class DuckDBSource(Source):
     """Columns of DuckDB have types, and are read as those of a Parquet file are."""
 
@@ -195,8 +203,16 @@ class DuckDBSource(Source):
         query = self.table.select(columns) + (" LIMIT 0" if columns is None else "")
         with (
             _errors(self.table, (duckdb.Error, pyarrow.ArrowException, OSError)),
-            duckdb.connect(str(self.table.file), read_only=True) as connection,
+            duckdb.connect(
+                str(self.table.file), read_only=True, config={"enable_external_access": "false"}
+            ) as connection,
         ):
+            *schema, name = self.table.names
+            if not connection.execute(DUCKDB_TABLE, [name, *(schema or ["main"])]).fetchall():
+                raise RecordsError(
+                    f"{self.table.file} has no table or view {self.table.table}. Name one of its "
+                    "own, like visits, or clinic.visits in a schema."
+                )
             yield connection.sql(query).to_arrow_reader(ROWS)
 
 

@@ -196,7 +196,7 @@ NAME = 48  # letters of a name in a sentence
 HEAD = ("column", "tv", "no drift", "95% interval", "drifted")
 SHOWN = 15  # columns in a table of text; those that have drifted are always shown
 COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
-NEW = "values that the reference never saw"
+NEW = "new are values that the reference never saw"
 NOTE = (
     "tv: the share of all records that would have to change to look like the reference, from all "
     "that was released; no drift: the tv to expect without any drift. The verdict rests on other "
