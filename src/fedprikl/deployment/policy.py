@@ -187,8 +187,8 @@ def policy_text(organisers: dict[str, str], *, require_roster: bool) -> str:
 
 
 _TEXT = """\
-# The policy of this site. It holds for every round of a federation (`fedprikl site run`), and no run
-# can change it. Lines with # are not in force. A name that is misspelt is refused, and so is
+# The policy of this site. It holds for every round of a federation (`fedprikl site run`), and no
+# run can change it. Lines with # are not in force. A name that is misspelt is refused, and so is
 # everything else until it is mended. `fedprikl report` has options of its own.
 
 # Does a person say yes first? "always": no. "new plans": once for each plan. "every round".
