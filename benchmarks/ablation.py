@@ -167,7 +167,7 @@ def measure_alone(kind: Any, digits: Any, populations: Any, *, debias: bool) -> 
             likeliest = CountsDesign.of(points, noisy).projected(noisy)
             value = float(points.weights @ score(likeliest, points.pi, np.array([records])))
             if debias:
-                value, _ = estimate_noisy_counts(points, noisy, score=score, rng=rng, resamples=50)
+                value, _ = estimate_noisy_counts(points, noisy, score=score, rng=rng)
             row.append(value - skewed_divergence(pi, population.distribution, skew=GAMMA))
         errors.append(row)
     words = "projected and debiased" if debias else "projected"

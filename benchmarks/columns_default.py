@@ -181,19 +181,19 @@ class Default:
             found.append(np.any([values[name] > at for name, at in thresholds.items()], axis=0))
         return np.stack(found, axis=1)
 
-    def kl(self, noisy: list[Noisy], resamples: int = 200) -> Floats:
+    def kl(self, noisy: list[Noisy], draws: int = 100) -> Floats:
         """The released KL of each column: (populations, columns)."""
         score = view_score("kl").plain
         values = []
         for view, template, each in zip(self.views, self.template.counts, noisy, strict=True):
-            found, _ = CountsDesign.of(view.points(), template).debias(
+            found, _ = CountsDesign.of(view.points(), template).read(
                 each.counts,
                 each.rest,
-                score=score,
+                scores=[score],
                 rng=public_simulation(),
-                resamples=resamples,
+                draws=draws,
             )
-            values.append(found)
+            values.append(found[0])
         return np.stack(values, axis=1)
 
     @cached_property

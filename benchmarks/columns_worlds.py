@@ -115,7 +115,7 @@ class World:
         table = self.table(rng, records)
         if len(self.weights) == 1:
             return Reference.fit(table.drop("client"))
-        return Reference.fit(table, clients="client")
+        return Reference.fit(table, client="client")
 
     def populations(
         self, number: int, records: int, ratios: Floats, rng: np.random.Generator

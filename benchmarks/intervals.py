@@ -35,7 +35,7 @@ from fedprikl.privacy import Counts, IntegerLaplaceMechanism, LaplaceMechanism, 
 from fedprikl.reference import all_points
 
 CONFIDENCE, CLIPPED, SHARED = 0.99, 0.6, 1.25  # SHARED: variance of noise in shares, of one's own
-RESAMPLES, PER_POPULATION = 200, 10  # of a release by counts; releases of one adaptive population
+PER_POPULATION = 10  # releases of one adaptive population
 KINDS = ("none", "smooth", "rare", "heavy", "gone", "growing")
 # name: domains, (cells, records), what the fading cells keep, seed
 WORLDS: dict[str, tuple[tuple[str, ...], tuple[tuple[int, int], ...], float, int]] = {
@@ -129,9 +129,7 @@ def released(
         on_counts, on_outside = design.draw_noise(rng, len(held))
         noisy, values = held + on_counts, np.empty(len(held))
         for i in range(len(held)):
-            values[i] = design.debias(
-                noisy[[i]], on_outside[[i]], score=score, rng=rng, resamples=RESAMPLES
-            )[0][0]
+            values[i] = design.read(noisy[[i]], on_outside[[i]], scores=[score], rng=rng)[0][0, 0]
         return values, [
             counts_interval(
                 points,

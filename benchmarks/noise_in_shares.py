@@ -43,7 +43,7 @@ def estimate_error(
     law = CountNoise(sd=math.sqrt(included * noise.share_variance), scale=noise.laplace_scale)
     exact = np.append(asked, held.sum() - asked.sum())
     noisy = NoisyCounts.of(exact + law.draw(rng, exact.shape), [held.sum()], [law], points)
-    value, _ = estimate_noisy_counts(points, noisy, score=Score(Skew(SKEW)), rng=rng, resamples=100)
+    value, _ = estimate_noisy_counts(points, noisy, score=Score(Skew(SKEW)), rng=rng)
     return abs(value - skewed_divergence(pi, held / held.sum(), skew=SKEW))
 
 

@@ -61,7 +61,7 @@ QUICK = {
     "rounds": 3,
     "populations": 40,
     "years": 8,
-    "coverages": 100,
+    "coverages": 40,
     "sampled": 20,
     "ranges": 100,
 }

@@ -24,6 +24,7 @@ from fedprikl.protocol.sums import (
 )
 
 WEEKS, RECORDS, CELLS, CLIENTS = 52, 7_749, 250, 78
+MANY = 50_000  # records of a large week
 PUBLIC = 1_000  # clients of a reference with ids
 EPSILON, DEVIATION = 1.0, 2e-5  # nats, that the reference does not know of
 DOMAINS = ("lognormal", "flights", "digits")
@@ -55,6 +56,7 @@ class KnownWorld:
     seed: int
     trust: str = "aggregator"
     varying: bool = False  # weeks of half to twice as many records
+    one_cell: bool = False  # has all of the deviation, in weeks of 50,000 records
     pi: Floats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,10 +66,13 @@ class KnownWorld:
 
     def held(self, rng: np.random.Generator, drift: Floats | None, start: int = 0) -> Ints:
         """Exact counts of a year, the rest last; P is `drift` from week `start` on."""
-        sizes = np.full(WEEKS, RECORDS)
+        sizes = np.full(WEEKS, MANY if self.one_cell else RECORDS)
         if self.varying:
             sizes = np.round(RECORDS * 2 ** rng.uniform(-1, 1, WEEKS)).astype(np.int64)
         ratio = rng.standard_normal(len(self.pi))
+        if self.one_cell:
+            ratio = np.arange(len(self.pi)) == rng.integers(len(self.pi))
+            ratio = ratio / self.pi - 1  # it gains what all others lose
         ratio = 1 + ratio * math.sqrt(2 * DEVIATION / (ratio**2 @ self.pi))
         moved = [self.pi if drift is None or week < start else drift for week in range(WEEKS)]
         shares = np.array([np.append(p * ratio, 0.0) / (p @ ratio) for p in moved])
@@ -80,13 +85,15 @@ class ClientsWorld:
 
     seed: int
     same: bool  # whether the same clients are counted every week
+    uneven: bool = False  # lognormal(1) sizes, of each client the same every week
     trust: str = "aggregator"
 
     def __post_init__(self) -> None:
         rng = generator(self.seed, "clients", self.same)
         self.joint = Flights.draw(rng).joint
         self.kept = np.sort(np.argsort(self.joint.mean(axis=0))[1 - CELLS :])
-        public = self._cells(Flights(self.joint).clients(PUBLIC, PER_CLIENT, rng))
+        held = self._sizes(PUBLIC, PER_CLIENT, rng)
+        public = self._cells(Flights(self.joint).clients(PUBLIC, held, rng))
         self.view = MonitoredView.of(Reference.from_counts(public))
         self.seen = np.flatnonzero(public.sum(axis=0))
         self.noise = noise_of(self.trust)
@@ -96,10 +103,17 @@ class ClientsWorld:
         shares = np.broadcast_to(self._classes(rng), (WEEKS, CLIENTS, CLASSES))
         if not self.same:
             shares = np.array([self._classes(rng) for _ in range(WEEKS)])
-        classes = rng.multinomial(RECORDS // CLIENTS, shares).sum(axis=1)
+        sizes = self._sizes(CLIENTS, RECORDS // CLIENTS, rng)
+        classes = rng.multinomial(sizes, shares).sum(axis=1)
         cells = self._cells(rng.multinomial(classes, self.joint).sum(axis=1))
         known = cells[:, self.seen]
         return np.column_stack([known, cells.sum(axis=1) - known.sum(axis=1)])
+
+    def _sizes(self, clients: int, mean: int, rng: np.random.Generator) -> Ints:
+        """Records of each client."""
+        if not self.uneven:
+            return np.full(clients, mean)
+        return np.maximum(np.round(mean * rng.lognormal(-0.5, 1.0, clients)), 1).astype(np.int64)
 
     def _classes(self, rng: np.random.Generator) -> Floats:
         return rng.dirichlet(np.full(CLASSES, 0.3), CLIENTS)

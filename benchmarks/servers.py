@@ -121,7 +121,7 @@ def reports_per_core_second(task: Task, sent: Sequence[bytes]) -> float:
     role.agree({3: role.close(ids)} if task.number != 3 else {1: role.close(ids)})
     chunks = [sent[i : i + CHUNK] for i in range(0, len(sent), CHUNK)]
     start = time.process_time()
-    role.check(CHALLENGE, (open_rows(task, chunk) for chunk in chunks))
+    role.check(CHALLENGE, (open_rows(task, 0, chunk) for chunk in chunks))
     return len(sent) / (time.process_time() - start)
 
 

@@ -48,5 +48,9 @@ def fill_in(_app: object, _page: str, source: list[str]) -> None:
 
 
 def filled(text: str) -> str:
-    """The text of a page with every built part in its place; an unknown mark is an error."""
+    """The text of a page with every built part in its place; an unknown mark is an error.
+
+    What is only for readers of the repository, who see no built part, is left out.
+    """
+    text = re.sub(r"<!-- repository only -->.*?<!-- end -->\n*", "", text, flags=re.DOTALL)
     return re.sub(r"<!-- built: (\w+) -->", lambda mark: PARTS[mark[1]](), text)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,7 +63,22 @@ def named(path: str | Path) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        raise type(error)(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}{_instead(path, str(error))}") from None
+
+
+def _instead(path: str | Path, error: str) -> str:
+    """What a file of another kind is, in a sentence; empty where that is not seen at once."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(1000)
+    except OSError:
+        return ""
+    if start.lstrip()[:9].lower() in (b"<!doctype", b"<html>"):
+        return " It is a web page: give the .json file that was written with it."
+    found = re.search(rb'"format":\s*"fedprikl-([a-z-]+)"', start)
+    if found is None or not error.startswith("This is not a"):
+        return ""
+    return f" It is a {found[1].decode()}."
 
 
 Step = Callable[[dict[str, Any]], dict[str, Any]]

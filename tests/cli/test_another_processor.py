@@ -177,7 +177,7 @@ def numbers() -> dict[str, Any]:
         for moved in (1, 20)
     ]
     return {
-        "reference": fk.Reference.fit(frame, clients="who").fingerprint,
+        "reference": fk.Reference.fit(frame, client="who").fingerprint,
         "degrees": [[each.neighbours, each.threshold] for each in degrees],
         "reach": shares,
         "bits": [tail_bits(scale, n) for scale in (0.5, 2.0, 40.0) for n in (2, 3, 4, 64, 65)],

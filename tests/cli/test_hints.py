@@ -1,10 +1,15 @@
 """Hints about files that are read as something else, and about what is not installed."""
 
+import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from fedprikl import Reference, libraries
+from fedprikl.cli.app import app
+from fedprikl.cli.ledger_command import noise_words
+from fedprikl.privacy.charges import ConcentratedRelease, compose_charges
 from tests.cli.test_round_commands import call, fails
 
 
@@ -17,6 +22,27 @@ def test_dates_with_the_year_last_are_noticed(
     said = " ".join(call("reference", "days.csv", "-o", "ref.json", "--json").output.split())
     assert "Column 'day' holds 28 categories that look like dates" in said
     assert "'version' holds" not in said
+
+
+def test_columns_of_ids_and_times_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what they hold, or by a name like stay_id; the columns that are named are not compared."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        f"p{n % 400},{n},2026-{1 + n % 12:02}-{1 + n % 28:02}T08:00:00,{n % 90},t{n % 150}"
+        for n in range(4000)
+    ]
+    Path("a.csv").write_text("\n".join(["patient,stay_id,visited_at,paid,town", *lines]))
+    said = " ".join(call("reference", "a.csv", "-o", "a.json", "--json").output.split())
+    for hint in ("'patient' looks like ids", "--client-column stay_id", "--time-column visited_at"):
+        assert hint in said
+    for name in ("paid", "town"):
+        assert f"'{name}' looks like" not in said
+    named = ("--client-column", "patient", "--time-column", "visited_at", "--json")
+    said = call("reference", "a.csv", "-o", "b.json", *named).output
+    assert "looks like ids" not in said
+    assert "holds times" not in said
 
 
 def test_another_separator_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +99,37 @@ def test_a_corrupt_document_names_its_file(
     monkeypatch.chdir(tmp_path)
     Path("plan.json").write_text(text)
     assert "plan.json: " in fails(monkeypatch, capsys, *command.split())
+
+
+def test_a_document_of_another_kind_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Reference.from_counts([5, 5]).save("ref.json")
+    Path("report.html").write_text("<!doctype html><html></html>")
+    for command in ("estimate ref.json .", "verify ref.json"):
+        assert fails(monkeypatch, capsys, *command.split()).strip().endswith("It is a reference.")
+    assert "It is a web page: give the .json file" in fails(
+        monkeypatch, capsys, "verify", "report.html"
+    )
+
+
+def test_wrong_values_are_told_without_names_of_types() -> None:
+    line = ["plan", "ref.json", "--records", "50", "--clients"]
+    said = CliRunner().invoke(app, [*line, "many"])
+    assert said.exit_code == 2
+    assert "'many' is not a whole number." in " ".join(said.output.split())
+    said = CliRunner().invoke(app, [*line, "5", "--every", "week", "--until", "31.12.2027"])
+    assert said.exit_code == 2
+    assert "is not a date like 2027-12-31" in re.sub(r"[\s│]+", " ", said.output)
+
+
+def test_a_long_list_of_noises_is_counted() -> None:
+    charges = [ConcentratedRelease(rho=rho) for rho in (0.1, 0.1, 0.1, 0.1, 0.2, 0.3, 0.4)]
+    said = noise_words(compose_charges(charges))
+    assert said.startswith("4 times ")
+    assert said.endswith(" and 2 more")
+    assert noise_words(charges[0]) == charges[0].per_unit()
 
 
 def test_a_time_column_without_times_is_refused(

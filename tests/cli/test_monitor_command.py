@@ -125,6 +125,32 @@ def test_what_is_due_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> Non
     assert called("clients", code=3).stdout.startswith("Drift since week 2 (18 January 2027).\n")
 
 
+@pytest.mark.usefixtures("fresh")
+def test_a_period_whose_records_are_late_hides_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four weeks are there, drifted since the third; the fifth is over and has no rows yet."""
+    clock(monkeypatch, over(4))
+    for _ in range(2):
+        result = called("clients", code=3)
+        assert result.stdout.startswith("Drift since week 2 (18 January 2027).\n")
+        said = " ".join(result.stderr.split())
+        assert "Period 4 is still due" in said
+        assert "Nothing of period 4 was counted or charged" in said
+    assert called("status", code=3).stdout == result.stdout
+
+
+@pytest.mark.usefixtures("fresh")
+def test_without_an_alarm_what_could_not_be_counted_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in Path("clients").glob("*.csv"):
+        lines = file.read_text().splitlines()
+        kept = [line for line in lines if line[:10] < "2027-01-18" or line == lines[0]]
+        file.write_text("\n".join([*kept, ""]))
+    clock(monkeypatch, over(2))
+    assert "Period 2 is still due" in fails(monkeypatch, capsys, *monitor_line("clients"))
+    assert called("status").stdout.startswith("No drift in 2 weeks.")
+
+
 @pytest.mark.usefixtures("drifted")
 def test_what_is_said_depends_on_released_numbers_only() -> None:
     """The clients' files are gone: all of it comes from the history."""
@@ -230,7 +256,7 @@ def test_page_and_metrics_are_written() -> None:
 
 
 def test_news_do_not_wait_for_the_periods_to_come(
-    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fresh: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third of five weeks raises an alarm; records of the fifth are not there."""
     Path("hook.py").write_text(
@@ -242,9 +268,7 @@ def test_news_do_not_wait_for_the_periods_to_come(
     clock(monkeypatch, over(4))
     hook = ("--command", f"{sys.executable} hook.py")
     shown = ("--site", "public", "--metrics", "drift.prom")
-    assert "Period 4 is still due" in fails(
-        monkeypatch, capsys, *monitor_line("clients", *shown, *hook)
-    )
+    assert "Period 4 is still due" in called("clients", *shown, *hook, code=3).stderr
     told = json.loads(Path("heard.json").read_text())
     assert (told["kind"], told["period"]) == ("alarm", 2)
     then = Path("seen/drift.prom").read_text()  # when the hook was told: two weeks to go

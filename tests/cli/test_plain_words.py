@@ -110,7 +110,23 @@ def test_a_reference_that_is_not_the_plans(
     assert "plan.json was made with another reference than other.json" in said
     assert "(--reference)" in said
     (planned / "ref.json").unlink()
-    assert "with --reference" in fails(monkeypatch, capsys, *ESTIMATE)
+    said = fails(monkeypatch, capsys, *ESTIMATE)
+    assert "There is no reference ref.json, and no other .json file" in said
+    assert "with --reference" in said
+
+
+def test_a_plans_reference_is_found_by_its_fingerprint(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("ref.json").rename("of-march.json")
+    call("reference", "public.csv", "-o", "ref.json", "--bins", "3")  # of another plan
+    said = fails(monkeypatch, capsys, *ESTIMATE, "--force", "-o", "of-march.json")
+    assert "is never overwritten" in said
+    call(*ESTIMATE)
+    assert Release.load(planned / "release.json").is_intact
+    Path("of-march.json").unlink()
+    said = fails(monkeypatch, capsys, *ESTIMATE, "--force")
+    assert re.search(r"another reference than ref.json \(fingerprint \w{8}, not \w{8}\)", said)
 
 
 def test_a_spent_budget_says_how_to_raise_it(

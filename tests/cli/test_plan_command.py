@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli.plan_command import _column_words, _print_reasons
+from fedprikl.cli.plan_command import _column_words, _print_reasons, _size
 from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.checking import check_valid, now
@@ -41,6 +41,15 @@ def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
     words = f"serial {valid.serial}, valid from {valid.valid_from} until {valid.valid_until}"
     assert f"plan: second.json: {words}, signed by {signer}" in said
     assert "signed by nobody" in call(*PLAN, "-o", "third.json").stdout
+
+
+def test_a_plan_says_its_epsilon(planned: Path) -> None:  # noqa: ARG001  the working directory
+    said = call(*PLAN, "--force", "--epsilon", "0.7").stdout
+    assert "The release may spend epsilon 0.7 (--epsilon)." in said
+
+
+def test_no_size_is_below_zero() -> None:
+    assert [_size(size) for size in (-0.0, -1e-17, 0.0, 0.0308)] == ["0", "0", "0", "0.0308"]
 
 
 def test_reasons_fit_into_80_columns(

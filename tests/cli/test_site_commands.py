@@ -18,8 +18,9 @@ from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.site_log import SiteLog
 from fedprikl.deployment.tls import first_end, write_certificates, write_node_key
 from fedprikl.errors import PolicyRefusal
-from fedprikl.protocol import Invitation, Server, SignedPlan, SigningKey
+from fedprikl.protocol import Invitation, Roster, Server, SignedPlan, SigningKey
 from fedprikl.reference import Reference
+from tests.cli.test_round_commands import fails
 
 runner = CliRunner()
 RELAY = "relay.example.org:9443"
@@ -135,6 +136,20 @@ def test_plans_of_two_references_are_each_checked_against_their_own(site: Path) 
     assert Reference.load(site / "ref.json").fingerprint[:16] in words
 
 
+def test_a_plan_that_was_replaced_is_not_wrong_and_not_answered(site: Path) -> None:
+    old = SignedPlan.load(site / "plan.json").plan.fingerprint[:16]
+    keys = [f"{SigningKey.generate().public} other{n}" for n in range(3)]
+    write_plan(site, "newer.json", serial=7)
+    newer = SignedPlan.load(site / "newer.json").plan.fingerprint[:16]
+    write_plan(site, "elsewhere.json", serial=3, roster=Roster.parse("\n".join(keys)).fingerprint)
+    gone = SignedPlan.load(site / "elsewhere.json").plan.fingerprint[:16]
+    code, well, wrong = check()
+    assert (code, wrong) == (0, {})
+    for each in (old, gone):
+        assert well[f"plan {each}"][0].startswith("replaced by a plan with the serial 7")
+    assert well[f"plan {newer}"][0].startswith("would be answered")
+
+
 def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -> None:
     log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")
     invitation = asked(site)
@@ -154,15 +169,49 @@ def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -
     listed = runner.invoke(app, ["site", "log", "--folder", "site"]).stdout
     assert "approved request 1" in listed
     assert "counts left 1 times" in listed
+    places = [listed.index(words) for words in ("asked for a yes", "approved", "left, masked")]
+    assert places == sorted(places)  # by time
     document = json.loads(runner.invoke(app, ["site", "log", "--folder", "site", "--json"]).stdout)
     assert [each["event"] for each in document["entries"]] == ["asked", "approved", "sent"]
     assert document["spent_in_a_year"] == pytest.approx(1.0, rel=1e-6)
     sent = document["entries"][-1]
     assert (sent["organiser"], sent["epsilon"], sent["views"]) == ("small world", 1, ["the whole"])
-    denied = runner.invoke(app, ["site", "deny", "1", "--folder", "site"])
+    denied = runner.invoke(app, ["site", "deny", "1", "--folder", "site", "--yes"])
     assert "denied" in denied.stdout
     with pytest.raises(PolicyRefusal, match="said no"):
         log.check(invitation, policy, at=now())
+
+
+@pytest.mark.parametrize("line", [["requests"], ["log"], ["approve", "1"], ["deny", "1"]])
+def test_a_folder_of_no_site_is_no_all_clear(
+    line: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "FEDPRIKL_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "empty") if name == "HOME" else "")
+    said = fails(monkeypatch, capsys, "site", *line)
+    assert "is no folder of a site" in said
+    assert "--folder" in said
+    assert "is no folder" in fails(monkeypatch, capsys, "site", *line, "--folder", "sitee")
+    assert not (tmp_path / "sitee").exists()
+
+
+def test_the_folder_of_the_ten_minutes_is_found_without_its_name(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(site.parent / "home"))
+    with pytest.raises(PolicyRefusal):
+        SiteLog(site / "log.db").check(asked(site), load_policy(site / "policy.toml"), at=now())
+    (site / "member.json").write_text("{}")
+    assert "request 1, waiting" in runner.invoke(app, ["site", "requests"]).stdout
+    monkeypatch.delenv("FEDPRIKL_HOME")
+    usual = site.parent / "home" / ".fedprikl"
+    usual.mkdir(parents=True)
+    (usual / "policy.toml").write_text("")
+    assert "Both site and" in fails(monkeypatch, capsys, "site", "requests")
 
 
 def test_a_policy_is_written_whole_and_never_over_another(tmp_path: Path) -> None:

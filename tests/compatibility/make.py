@@ -67,7 +67,7 @@ def made_up(rows: int, rng: np.random.Generator) -> pl.DataFrame:
 def rounds() -> dict[str, Any]:
     """A reference of a table; three plans, a release of each, one ledger; noised numbers."""
     rng = np.random.default_rng(30)
-    reference = fk.Reference.fit(made_up(2000, rng), clients="user")
+    reference = fk.Reference.fit(made_up(2000, rng), client="user")
     reference.save("reference.json")
     numbers = {}
     kept: list[bytes] = []

@@ -27,7 +27,7 @@ def table() -> FlightTable:
 @pytest.fixture(scope="module")
 def references(table: FlightTable) -> dict[str, Reference]:
     frame = pl.DataFrame(table.reference)
-    return {name: Reference.fit(frame, columns=[name], clients=CLIENT) for name in COLUMNS}
+    return {name: Reference.fit(frame, columns=[name], client=CLIENT) for name in COLUMNS}
 
 
 def tv(pair: tuple[np.ndarray, np.ndarray]) -> float:
@@ -104,7 +104,7 @@ def test_the_files(table: FlightTable, tmp_path: Path) -> None:
     for name in set(COLUMNS) - set(DRIFTED):
         if frame[name].dtype == pl.String:
             assert set(frame[name]) == set(public[name])
-    reference = fit_reference(tmp_path / "reference.csv", columns=["carrier"], clients=CLIENT)
+    reference = fit_reference(tmp_path / "reference.csv", columns=["carrier"], client=CLIENT)
     _, shares = table.shares(reference, "carrier")
     assert shares[-1] == pytest.approx(0.005, abs=0.002)
 

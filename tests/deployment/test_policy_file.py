@@ -23,6 +23,14 @@ def loaded(tmp_path: Path, text: str) -> SitePolicy:
     return load_policy(path)
 
 
+def test_never_ask_is_the_clearer_word_for_always(tmp_path: Path) -> None:
+    for word in ("always", "never ask"):
+        text = policy_text({"north": 64 * "a"}, require_roster=False)
+        path = tmp_path / "policy.toml"
+        path.write_text(text.replace('approve = "never ask"', f'approve = "{word}"'))
+        assert load_policy(path).approve == "always"
+
+
 def test_what_join_writes_is_a_policy_and_says_what_the_defaults_are(tmp_path: Path) -> None:
     """Every line that is commented out says the default, so that to uncomment changes nothing."""
     text = policy_text({"north": KEY}, require_roster=True)

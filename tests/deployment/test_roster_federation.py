@@ -511,3 +511,50 @@ def test_nobody_refuses_in_a_known_sites_name(federation: FakeFederation, signed
     _, lines = federation.run(grid)
     assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[2]
     assert not Home(federation.home).refusals.exists()
+
+
+# A site that its people have to say yes for
+
+
+def one_waits(federation: FakeFederation) -> FakeGrid:
+    """The third of eight sites waits for a person."""
+    grid = with_roster(federation)
+    config = grid.contexts[3].node_config
+    text = Path(str(config["policy"])).read_text()
+    own = federation.home.parent / "careful.toml"
+    own.write_text(text.replace('"always"', '"every round"'))
+    config["policy"] = str(own)
+    return grid
+
+
+def test_who_is_not_counted_is_told_with_a_reason_of_the_public_list(
+    federation: FakeFederation,
+) -> None:
+    release, lines = federation.run(one_waits(federation))
+    assert [cohort.included for cohort in release.cohorts] == [7]
+    (line,) = [line for line in lines if "not counted: " in line]
+    assert line.endswith(" (waits for a person at the site to say yes)")
+    (path,) = Home(federation.home).refusals.iterdir()
+    (who,) = json.loads(path.read_text())
+    assert who.startswith("site")  # by its name
+
+
+def test_all_or_nothing_costs_nothing_if_one_site_refuses(federation: FakeFederation) -> None:
+    grid = one_waits(federation)
+    with pytest.raises(DeploymentError, match=r"1 sites take no part.*nothing was charged.*again"):
+        federation.run(grid, everybody=True)
+    assert asked_of(grid, "input") == []  # no counts have left
+    assert spent(federation) == 0
+    release, _ = federation.run(with_roster(federation), everybody=True)  # all are there
+    assert [cohort.included for cohort in release.cohorts] == [8]
+
+
+def test_all_or_nothing_is_refused_before_anybody_is_asked_if_a_site_is_away(
+    federation: FakeFederation,
+) -> None:
+    grid = with_roster(federation)
+    del grid.contexts[3]
+    with pytest.raises(DeploymentError, match="1 sites take no part"):
+        federation.run(grid, everybody=True, clients=7)
+    assert asked_of(grid, "advertise") == []
+    assert spent(federation) == 0

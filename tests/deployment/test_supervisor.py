@@ -62,6 +62,28 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # not in the main thread
 
 
+def test_it_says_once_that_all_is_ready_and_is_well_only_while_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "STAYED", 0.0)
+    said: list[str] = []
+    policy, beat = tmp_path / "policy", tmp_path / "beat"
+    node = child("node", LIVES, tmp_path / "note", beat)
+    one = Supervisor([node], said.append, usable=policy.exists)
+    with running(one):
+        beat.touch()
+        wait_until(lambda: node.is_well)
+        assert one.health["well"] is False
+        assert said == []
+        policy.touch()
+        wait_until(lambda: bool(said))
+        assert one.health["well"] is True
+        policy.unlink()
+        assert one.health["well"] is False
+    (words,) = said
+    assert words.startswith("ready: ")
+
+
 def test_a_dead_process_is_started_again_later_and_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

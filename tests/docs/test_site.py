@@ -39,6 +39,9 @@ def test_built_parts_are_whole() -> None:
     for name in set(fk.__all__) - {"__version__"}:
         assert f"### fk.{name}\n" in api
     commands = filled(text_of("reference/commands.md"))
+    for page, built in (("api", api), ("commands", commands)):
+        assert "In the repository the list is not here" in text_of(f"reference/{page}.md")
+        assert "In the repository" not in built
     for name in site_parts("typer.main").get_command(site_parts("fedprikl.cli.app").app).commands:
         assert f"## fedprikl {name}\n" in commands
     metrics = filled(text_of("reference/metrics.md"))

@@ -158,7 +158,7 @@ def test_some_unusual_clients_make_all_cells_vary_together() -> None:
             seen = variation(np.array(held)[:, points.cells] + noise, model, sd)
             found.append(seen.std() / variation(null, model, sd).std())
     assert 0.75 < np.mean(aware) < 1.2
-    assert np.mean(unaware) > 1.3
+    assert np.mean(unaware) > 1.2
 
 
 def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:

@@ -113,7 +113,7 @@ def test_intervals_of_noisy_counts_cover(kind: str, records: int, epsilon: float
         noise = rng.geometric(-math.expm1(-1 / scale), (2, len(pi) + 1))
         numbers = np.append(held, 0) + noise[0] - noise[1]
         noisy = NoisyCounts.of(numbers, [records], [CountNoise.of(mechanism)])
-        value, _ = estimate_noisy_counts(POINTS, noisy, score=score, rng=rng, resamples=50)
+        value, _ = estimate_noisy_counts(POINTS, noisy, score=score, rng=rng)
         found = counts_interval(POINTS, noisy, value, score=score)
         assert found is not None
         covered += found.printed[0] <= truth <= found.printed[1]

@@ -77,7 +77,7 @@ def alike() -> tuple[View, Callable[[int, np.random.Generator], Floats]]:
         "other": np.tile(["a", "b"], drawn.size // 2),
         "client": np.repeat(np.arange(600), 20),
     }
-    reference = Reference.fit(pl.DataFrame(frame), clients="client")
+    reference = Reference.fit(pl.DataFrame(frame), client="client")
     return next(view for view in reference.views if view.columns == ("value",)), values
 
 

@@ -61,20 +61,21 @@ def test_without_noise_it_is_the_divergence(rng: np.random.Generator) -> None:
     assert noise_sd < 1e-6
 
 
-def test_the_bias_of_the_noise_is_reduced(rng: np.random.Generator) -> None:
-    """Noise of 20 on counts of 30 to 900: the plain estimate is off, the debiased one less.
+@pytest.mark.parametrize("scale", [None, 14.0])
+def test_of_few_cells_the_error_is_near_a_textbooks(
+    scale: float | None, rng: np.random.Generator
+) -> None:
+    """Noise of 20 on counts of 30 to 900: four cells tell little of how they drifted together.
 
-    With noise of 60 there is no gain left, so this shows where it helps, not that it always does.
+    A ratio of mean errors over 700 releases of the same counts is known to about 5%.
     """
     score, truth = Score(Skew(0.01)), skewed_divergence(PI, HELD / HELD.sum(), skew=0.01)
-    plain, debiased = [], []
-    for _ in range(700):
-        counts = noisy(20.0, rng)
-        plain.append(POINTS.weights @ score(projected(counts), POINTS.pi, HELD.sum()))
-        found = estimate_noisy_counts(POINTS, counts, score=score, rng=rng, resamples=30)
-        debiased.append(found[0])
-    assert not looks_centred(np.array(plain), truth)
-    assert abs(np.mean(debiased) - truth) < 0.8 * abs(np.mean(plain) - truth)
+    design = CountsDesign(POINTS, np.array([HELD.sum()]), (CountNoise(sd=20.0, scale=scale),))
+    held, errors = np.repeat(HELD[None, :4], 700, axis=0), []
+    for textbook in (False, True):
+        (found,) = design.simulate(held, scores=[score], rng=rng, draws=40, textbook=textbook)
+        errors.append(np.abs(found - truth).mean())
+    assert errors[0] < 1.3 * errors[1]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def outside_errors(hidden: float, rng: np.random.Generator) -> tuple[float, floa
     law = CountNoise(sd=math.sqrt(laplace_variance(scale)), scale=scale)
     design = CountsDesign(all_points(pi), np.array([records]), (law,))
     drawn = held + law.draw(rng, (1500, 5))
-    ours, _ = design.debias(drawn[:, :4], drawn[:, 4:], score=score, rng=rng, resamples=10)
+    (ours,), _ = design.read(drawn[:, :4], drawn[:, 4:], scores=[score], rng=rng, draws=10)
     plain = score(project_counts(drawn, records)[:, :4], pi, np.array(records)) @ pi
     truth = score(held[:4], pi, np.array(records)) @ pi
     return float(np.abs(ours - truth).mean()), float(np.abs(plain - truth).mean())
@@ -175,19 +176,6 @@ def test_the_law_of_the_noise_is_written_and_read() -> None:
     assert laplace.variables == pytest.approx(3.0)
     for law in (normal, laplace):
         assert read_fields(CountNoise, to_plain(law)) == law
-
-
-def test_the_bias_of_laplace_noise_is_reduced(rng: np.random.Generator) -> None:
-    score, truth = Score(Skew(0.01)), skewed_divergence(PI, HELD / HELD.sum(), skew=0.01)
-    scale, plain, debiased = 14.0, [], []
-    law = CountNoise(sd=math.sqrt(laplace_variance(scale)), scale=scale)
-    for _ in range(700):
-        counts = NoisyCounts.of(HELD + laplace_noise(1.0, scale, 5, rng), [HELD.sum()], [law])
-        plain.append(POINTS.weights @ score(projected(counts), POINTS.pi, HELD.sum()))
-        found = estimate_noisy_counts(POINTS, counts, score=score, rng=rng, resamples=30)
-        debiased.append(found[0])
-    assert not looks_centred(np.array(plain), truth)
-    assert abs(np.mean(debiased) - truth) < 0.8 * abs(np.mean(plain) - truth)
 
 
 @pytest.mark.parametrize(

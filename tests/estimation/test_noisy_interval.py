@@ -35,9 +35,9 @@ def release(
 
 @pytest.mark.parametrize(("kind", "size"), [("smooth", 0.0), ("smooth", 0.1), ("gone", 0.2)])
 def test_releases_of_one_round_are_covered(kind: str, size: float) -> None:
-    """200 releases: the lower 99% limit is above 88% (a true 95% fails with p = 0.13)."""
+    """80 releases: the lower 99% limit is above 82% (a true 95% fails with p = 0.1)."""
     pi, score, rng = np.arange(1.0, 41), Score(Skew(0.01)), np.random.default_rng(9)
-    pi, releases = pi / pi.sum(), 200
+    pi, releases = pi / pi.sum(), 80
     ratios = drifted_ratios(pi, kind, size, score)
     assert ratios is not None
     held, points = rng.multinomial(6000, pi * ratios), all_points(pi)
@@ -45,12 +45,12 @@ def test_releases_of_one_round_are_covered(kind: str, size: float) -> None:
     errors, limits = np.empty(releases), np.empty((releases, 2))
     for i in range(releases):
         noisy = release(points, held, QUIET, rng)
-        value, _ = estimate_noisy_counts(points, noisy, score=score, rng=rng, resamples=50)
+        value, _ = estimate_noisy_counts(points, noisy, score=score, rng=rng)
         interval = counts_interval(points, noisy, value, score=score)
         assert interval is not None
         errors[i], limits[i] = value - truth, interval.printed
     covered = np.count_nonzero((limits[:, 0] <= truth) & (truth <= limits[:, 1]))
-    assert stats.beta.ppf(0.01, covered, releases - covered + 1) > 0.88
+    assert stats.beta.ppf(0.01, covered, releases - covered + 1) > 0.82
     # Not merely wide: 5 to 14 times the error was measured, 3.9 would be a normal 95% interval.
     assert np.diff(limits).mean() < 20 * np.sqrt(np.mean(errors**2))
 
@@ -65,7 +65,7 @@ def coverage(kind: str, noise_sd: float, cells: int, repetitions: int) -> tuple[
         if repetition == 0 or cells < ALL:
             points = spread_points(pi, cells, batches=1, rng=rng)
         noisy = release(points, held, noise_sd, rng)
-        value, sd = estimate_noisy_counts(points, noisy, score=score, rng=rng, resamples=50)
+        value, sd = estimate_noisy_counts(points, noisy, score=score, rng=rng)
         limits = counts_interval(points, noisy, value, score=score)
         assert limits is not None
         assert limits.guaranteed is None

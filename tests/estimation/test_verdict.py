@@ -199,19 +199,6 @@ def test_the_threshold_solves_the_stated_equation(name: str, rate: float) -> Non
     assert limit == pytest.approx(rate, rel=1e-6)
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.02, 0.5])
-def test_without_noise_as_many_values_lie_above_as_the_limit_allows(rate: float) -> None:
-    """The largest a with a/n + z sqrt(a/n (1 - a/n) / n) + z^2 / (2n) <= rate, by hand."""
-    threshold = alarm_threshold(VALUES, None, false_alarm=rate)
-    above = int(np.count_nonzero(threshold < VALUES))
-    n, z = len(VALUES), stats.norm.ppf(0.99)
-
-    def limit(a: int) -> float:
-        return float(a / n + z * math.sqrt(a / n * (1 - a / n) / n) + z**2 / (2 * n))
-
-    assert limit(above) <= rate < limit(above + 1)
-
-
 @pytest.mark.parametrize("name", NOISES)
 def test_rarer_alarms_need_a_higher_threshold(name: str) -> None:
     rates = [0.5, 0.2, 0.05, 0.01]

@@ -52,8 +52,8 @@ def test_it_is_read_in_parts(lazy: Any) -> None:
 
 
 def test_a_reference_is_the_same(lazy: Any) -> None:
-    eager = fk.Reference.fit(frame(), clients="id", pairs=[("age", "plan")])
-    found = fk.Reference.fit(lazy(frame()), clients="id", pairs=[("age", "plan")])
+    eager = fk.Reference.fit(frame(), client="id", pairs=[("age", "plan")])
+    found = fk.Reference.fit(lazy(frame()), client="id", pairs=[("age", "plan")])
     assert found.fingerprint == eager.fingerprint
     assert found.count(lazy(frame(3))).tolist() == eager.count(frame(3)).tolist()
     assert found.count(lazy(frame()[:0])).sum() == 0

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,10 +17,12 @@ import pytest
 
 from fedprikl import (
     Comparison,
+    InsecureSeededNoise,
     InvalidInputError,
     PlannedRound,
     Reference,
     SigningKey,
+    compare,
     libraries,
     verify,
 )
@@ -88,7 +91,7 @@ def test_words(found: Comparison) -> None:
     assert repr(found).startswith("<Comparison of 'people': drift, ")
     first, _, *rest = str(found).splitlines()
     assert first.startswith("The 6 clients of people differ from the reference. ")
-    assert any(line.startswith("Drift found: ") for line in rest)
+    assert any(line.startswith("All columns together: drift found: ") for line in rest)
     said = "The records of people differ from the reference by "
     assert sum(line.startswith(said) for line in rest) == 3
 
@@ -107,8 +110,18 @@ def test_columns_can_be_looked_into(found: Comparison) -> None:
         assert size is not None
         assert (row["tv"], row["tv_low"], row["tv_high"]) == (size.value, *(size.interval or ()))
     cells = found.columns.cells("polars").to_dicts()
-    assert len(cells) == sum(len(column.cells) for column in found.columns)
+    assert len(cells) == sum(len(column.cells) + 1 for column in found.columns)  # and new values
     assert {cell["shifted"] for cell in cells} <= {"up", "down", ""}
+
+
+def test_a_whole_that_was_not_asked_about_leads_to_the_columns(found: Comparison) -> None:
+    release = replace(found.release, answers=(), verdict=None, noisy_counts=None)
+    only_columns = replace(found, release=release)
+    with pytest.raises(InvalidInputError, match=r"columns only.*result\.columns\.to_frame\(\)"):
+        _ = only_columns.value
+    assert only_columns.interval is None
+    assert len(only_columns.to_frame("polars")) == 0
+    assert only_columns.columns.drifted == found.columns.drifted
 
 
 @pytest.mark.parametrize(
@@ -163,7 +176,7 @@ def test_pages_are_whole_and_have_nothing_from_outside(found: Comparison, tmp_pa
         assert "svg" in page.tags
         assert not {"script", "link", "iframe", "img", "object", "embed"} & set(page.tags)
         assert "url(http" not in text
-        assert "Drift found: " in text
+        assert "drift found: " in text
         assert "<strong><p>" not in text
 
 
@@ -247,6 +260,40 @@ def test_the_figure_shows_every_column(found: Comparison) -> None:
     names = [label.get_text() for label in first.get_yticklabels()]
     assert sorted(names) == ["age", "plan"]
     assert [axes.get_title(loc="left") for axes in others] == list(found.columns.drifted)
+
+
+def test_new_values_are_in_cells_and_figure_as_in_the_quality(found: Comparison) -> None:
+    quality = {row["column"]: row for row in _rows(found.columns.quality("polars"), "values")}
+    rows = {row["column"]: row for row in _rows(found.columns.cells("polars"), "cell")}
+    assert rows.keys() == quality.keys() == {"age", "plan"}
+    for name, row in rows.items():
+        told = ("reference", "share", "low", "high")
+        assert [row[each] for each in told] == [quality[name][each] for each in told]
+        assert row["noisy_count"] == found.columns[name].counts.out_of_domain[0]
+    for axes in found.plot().axes[1:]:
+        assert axes.get_yticklabels()[-1].get_text().startswith("new: ")
+
+
+def _rows(frame: Any, named: str) -> list[dict[str, Any]]:
+    return [row for row in frame.to_dicts() if row[named].startswith("new: ")]
+
+
+def test_medians_of_times_are_texts() -> None:
+    days = pl.Series([datetime(2026, 1, 1) + timedelta(days=n % 90) for n in range(3000)])
+    table = pl.DataFrame({"day": days, "kind": ["a", "b"] * 1500})
+    reference = Reference.fit(table)
+    planned = make_plan(reference, clients=6, records=3000, epsilon=2.0)
+    later = table.with_columns(pl.col("day") + timedelta(days=20))
+    clients = [later[i::6] for i in range(6)]
+    noise = InsecureSeededNoise(1)
+    found = compare(reference, clients, planned, ledger=None, source=noise)
+    rows = {row["column"]: row for row in found.columns.to_frame("polars").to_dicts()}
+    day = rows["day"]
+    assert math.isnan(day["median"])
+    assert day["reference_median_time"].startswith("2026-02-1")
+    assert day["median_low_time"] <= day["median_time"]
+    assert "2026-02-25" < day["median_time"] < "2026-03-20"
+    assert rows["kind"]["median_time"] == ""
 
 
 def test_a_figure_needs_the_extra(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -580,7 +580,7 @@ def related_reference() -> Reference:
     client, favourite = np.repeat(np.arange(60), 8), rng.integers(0, 12, 60)
     cell = np.where(rng.random(480) < 0.4, favourite[client], rng.integers(0, 12, 480))
     frame = pl.DataFrame({"user": client, "cell": [f"k{x}" for x in cell]})
-    return Reference.fit(frame, clients="user")
+    return Reference.fit(frame, client="user")
 
 
 REFERENCES: dict[str, tuple[Callable[[], Reference], dict[str, Any]]] = {

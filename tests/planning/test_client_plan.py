@@ -60,7 +60,8 @@ def test_the_planner_chooses_how_many_records_a_client_draws(trust: str) -> None
     assert drawn in numbers
     assert found.plan.sums.most_records == drawn  # room for what is drawn, and no more
     for number in numbers:
-        assert found.error <= CLOSE * planned(trust, per_client=number).error
+        # By regret, of which errors are a part: they may differ a little more.
+        assert found.error <= 1.1 * CLOSE * planned(trust, per_client=number).error
 
 
 def test_the_plan_says_what_its_promises_rest_on() -> None:
@@ -110,13 +111,13 @@ def test_client_ids_of_the_reference_say_what_most_clients_hold() -> None:
     client = np.repeat(np.arange(120), sizes)
     cell = np.random.default_rng(1).integers(0, 5, len(client))
     frame = pl.DataFrame({"a": cell.astype(str), "who": client})
-    reference = Reference.fit(frame, clients="who")
+    reference = Reference.fit(frame, client="who")
     known = ClientSizes.of(reference, 100.0)
     assert sorted(set(known.relative)) == pytest.approx([0.05, 1.95])
     assert known.numbers() == (5, 2, 1)
     equal = frame.filter(pl.col("who") % 2 == 1)
     assert not ClientSizes.of(
-        Reference.fit(equal, clients="who"), 100.0
+        Reference.fit(equal, client="who"), 100.0
     ).known  # made equal on purpose, for all we know
     found = plan_round(reference, clients=200, records=20_000, epsilon=1.0, unit="client")
     assert found.plan.contribution_bound in known.numbers()

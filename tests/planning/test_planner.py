@@ -411,15 +411,16 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_it_takes_the_option_that_never_loses(name: str) -> None:
-    """To a textbook's noisy counts by 5%; ours are better, so by 10% to those."""
+def test_it_takes_the_option_with_the_least_typical_error(name: str) -> None:
+    """And nowhere twice the error of noisy counts, which a textbook's have at most."""
     reference, records, epsilon, option = CHOICES[name]
     found = plan_round(reference, clients=50, records=records, epsilon=epsilon, ask=("kl",))
     assert found.plan.question.release == option
     taken: Any = found.taken
     (counts,) = (each for each in found.options if each.name == "noisy counts")
+    assert taken.typical <= counts.typical
     for mine, theirs in zip(taken.forecasts, counts.forecasts, strict=True):
-        assert mine.error <= 1.1 * theirs.error
+        assert mine.error <= 2 * theirs.error
 
 
 def test_counts_need_every_cell() -> None:

@@ -24,7 +24,6 @@ from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.simulated_releases import CountsNoise, simulated_errors
 from fedprikl.estimation.verdict import SmoothTail
 from fedprikl.planning import plan_round
-from fedprikl.planning.power import drifted
 from fedprikl.reference import all_points
 from tests.golden.compare import differences
 
@@ -103,7 +102,7 @@ def test_rounding_moves_no_draw_of_a_verdict(effect: float) -> None:
     ratios = drifted_ratios(POINTS.pi, "smooth", 0.2, Score())
     assert ratios is not None
     first, *others = (
-        drifted(model, ratios * factor).counts(50, public_simulation()) for factor in ROUNDED
+        model.counts(50, public_simulation(), ratios[None] * factor) for factor in ROUNDED
     )
     for other in others:
         np.testing.assert_array_equal(other, first)

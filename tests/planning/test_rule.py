@@ -160,3 +160,18 @@ def test_a_plan_that_cannot_tell_says_so_first_and_what_helps() -> None:
     assert well.findable is not None
     assert well.findable < 0.1
     assert well.notes == ()
+
+
+def test_three_servers_take_what_a_trusted_aggregator_would_of_counts() -> None:
+    """They took tv with a quarter of the budget here, and a trusted aggregator counts alone:
+    it has regret for numbers that it could release instead.
+    """
+    mass = np.random.default_rng([0, *b"domain/lognormal/250"]).lognormal(size=250)
+    reference = fk.Reference.from_probabilities(mass / mass.sum())
+    settings: dict[str, Any] = {"clients": 12, "records": 720, "epsilon": 1.0, "payload": 8192}
+    aggregator, servers = (
+        fk.plan(reference, trust=trust, **settings).plan.questions
+        for trust in ("aggregator", "servers")
+    )
+    assert {each.release for each in aggregator} == {"counts"}
+    assert servers == aggregator

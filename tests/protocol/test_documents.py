@@ -24,6 +24,7 @@ from fedprikl.protocol import (
     SignedPlan,
     SigningKey,
 )
+from fedprikl.protocol.client import _read
 from fedprikl.protocol.keys import verify_signature
 from tests.protocol.worlds import World
 
@@ -49,6 +50,26 @@ def test_documents_come_back() -> None:
     assert Invitation.from_bytes(INVITATION.to_bytes()).to_bytes() == INVITATION.to_bytes()
     for result in (RESULT, NOISY):
         assert Release.from_bytes(result.release.to_bytes()) == result.release
+
+
+def test_all_members_of_a_cohort_are_told_the_same_but_for_their_index() -> None:
+    """Also where a name looks like an index; what is shared is what would be read alone."""
+    plan = WORLD.plan(cohort=9).changed(population='clients,"index":3,')
+    current = WORLD.run(plan).round
+    messages = Invitation.to_members(current, current.cohorts[0])
+    assert list(messages) == list(range(9))
+    for index, message in messages.items():
+        assert message == Invitation.to_member(current, current.cohorts[0], index).to_bytes()
+        own, to_all = _read(message)
+        assert own.to_bytes() == message
+        assert to_all is _read(messages[0])[1]
+
+
+@pytest.mark.parametrize("index", [b'3,"index":3', b"03", b"3.0", b"true", b"-1", b"%d" % 2**63])
+def test_an_index_is_one_whole_number(index: bytes) -> None:
+    message = INVITATION.to_bytes().replace(b',"index":3,', b',"index":%b,' % index)
+    with pytest.raises(InvalidInputError, match="cannot be used"):
+        _read(message)
 
 
 def test_a_changed_plan_is_not_signed_any_more() -> None:

@@ -112,7 +112,7 @@ def test_rows_without_a_client_are_counted_as_rows(tmp_path: Path) -> None:
     rows = [f"{'' if i % 3 else i % 7},{i % 2}" for i in range(3000)]
     path = write(tmp_path, "a.csv", "\n".join(["user,x", *rows]))
     with pytest.raises(InvalidInputError, match=r"^2,000 rows of column 'user' name no client"):
-        fit_reference(path, clients="user")
+        fit_reference(path, client="user")
 
 
 MOMENTS = [f"2020-01-{day:02}T{hour:02}:00:00" for day in range(1, 29) for hour in (0, 12)]

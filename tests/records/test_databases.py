@@ -156,13 +156,21 @@ def test_a_file_that_is_no_database_is_refused(kind: str, tmp_path: Path) -> Non
         "postgresql://host/db?user=me&password=hunter2",
         "postgresql://host/db?p%61ssword=hunter2",
         "postgresql://host/db?sslpassword=hunter2",
+        "postgresql://host/db?oauth_client_id=me&oauth_client_secret=hunter2",
+        "postgresql://host/db?oauth_client_s%65cret=hunter2",
+        "postgresql://host/db?scram_client_key=hunter2",
     ],
 )
-def test_a_password_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(InvalidInputError, match="PGPASSFILE") as refused:
         DatabaseTable(url, "visits")
     assert "hunter2" not in str(refused.value)
     assert "ter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["passfile=/p", "sslkey=/k", "service=s", "oauth_client_id=me"])
+def test_where_a_secret_is_may_be_said(option: str) -> None:
+    assert DatabaseTable(f"postgresql://host/db?{option}", "visits").kind == "postgresql"
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "sqlite:", "postgresql:db", "sqlite://a.db"])

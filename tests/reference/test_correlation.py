@@ -116,12 +116,12 @@ def test_formats_agree(rng: np.random.Generator, tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": client, "city": [f"c{x}" for x in cell], "age": cell * 1.5})
     frame.write_csv(tmp_path / "a.csv")
     frame.write_parquet(tmp_path / "a.parquet")
-    fitted = Reference.fit(frame, clients="user", bins=4)
+    fitted = Reference.fit(frame, client="user", bins=4)
     assert fitted.whole.correlation is not None
     alone = Correlation.estimate(client, cell)
     assert replace(fitted.whole.correlation, held="") == replace(alone, held="")
     for name in ("a.csv", "a.parquet"):
-        again = fit_reference(tmp_path / name, clients="user", bins=4)
+        again = fit_reference(tmp_path / name, client="user", bins=4)
         assert again.fingerprint == fitted.fingerprint
     plain = Reference.fit(frame, columns=["city", "age"], bins=4)
     assert plain.fingerprint != fitted.fingerprint
@@ -130,7 +130,7 @@ def test_formats_agree(rng: np.random.Generator, tmp_path: Path) -> None:
 
 def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_path: Path) -> None:
     client, cell = clustered(rng, cells=9, clients=40, icc=0.2)
-    found = Reference.fit(pl.DataFrame({"user": client, "cell": cell}), clients="user")
+    found = Reference.fit(pl.DataFrame({"user": client, "cell": cell}), client="user")
     found.save(tmp_path / "ref.json")
     again = Reference.load(tmp_path / "ref.json")
     assert again.whole.correlation == found.whole.correlation
@@ -189,14 +189,23 @@ def test_the_command(rng: np.random.Generator, tmp_path: Path) -> None:
         (lambda: Correlation.estimate([1, 2], np.arange(3)), "one client and one cell"),
         (lambda: Correlation(icc=1.5, size_variation=0.0, clients=5), "0 .. 1"),
         (lambda: Correlation(icc=0.5, size_variation=-1.0, clients=5), "cannot be negative"),
-        (lambda: Reference.fit(FRAME, clients="who"), "no column 'who'"),
-        (lambda: Reference.fit(FRAME, clients="id", columns=["id", "x"]), "cannot be compared"),
-        (lambda: Reference.fit(FRAME, clients="gaps"), "2 rows of column 'gaps' name no client"),
+        (lambda: Reference.fit(FRAME, client="who"), "no column 'who'"),
+        (lambda: Reference.fit(FRAME, client="id", columns=["id", "x"]), "cannot be compared"),
+        (lambda: Reference.fit(FRAME, client="gaps"), "2 rows of column 'gaps' name no client"),
     ],
 )
 def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         make()
+
+
+def test_the_old_name_of_the_client_column_still_works() -> None:
+    """docs/stability.md: it warns and names the new one, until the next major version."""
+    found = Reference.fit(FRAME, client="id", columns=["x"])
+    with pytest.warns(FutureWarning, match="now called `client`.*client='id'"):
+        assert Reference.fit(FRAME, clients="id", columns=["x"]).fingerprint == found.fingerprint
+    with pytest.warns(FutureWarning), pytest.raises(InvalidInputError, match="one of both"):
+        Reference.fit(FRAME, client="gaps", clients="id", columns=["x"])
 
 
 def test_one_cell_shows_nothing() -> None:

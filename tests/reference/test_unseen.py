@@ -70,7 +70,7 @@ def test_a_fitted_reference_keeps_it() -> None:
     rows = [(c, ward) for c in range(6) for ward in ("a", "b", "b")]
     rows += [(0, "own"), (0, "own"), (1, "pair"), (2, "pair")]
     frame = pl.DataFrame(rows, schema=["clinic", "ward"], orient="row").with_columns(x=pl.lit(1))
-    view = Reference.fit(frame, clients="clinic").views[0]
+    view = Reference.fit(frame, client="clinic").views[0]
     assert view.correlation is not None
     assert view.correlation.missed == pytest.approx(2 / 22)
     assert view.correlation.missed_error == pytest.approx((4 + 2) ** 0.5 / 22)

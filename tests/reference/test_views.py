@@ -110,7 +110,7 @@ def test_views_are_sums_of_the_joint(
 @pytest.mark.parametrize("columns", [20, 200])
 def test_a_wide_table_has_views_only(columns: int, tmp_path: Path) -> None:
     data = wide(columns)
-    reference = Reference.fit(data, clients="user", pairs=[("c3", "c1")])
+    reference = Reference.fit(data, client="user", pairs=[("c3", "c1")])
     assert not reference.joint
     assert reference.domain.codes.size == 0
     assert reference.whole.mass.tolist() == [300.0]
@@ -120,7 +120,7 @@ def test_a_wide_table_has_views_only(columns: int, tmp_path: Path) -> None:
     assert all(view.mass.sum() == 300 for view in reference.views)
     assert all(view.correlation is not None for view in reference.views)
     data.write_csv(tmp_path / "public.csv")
-    same(reference, fit_reference(tmp_path / "public.csv", clients="user", pairs=[("c3", "c1")]))
+    same(reference, fit_reference(tmp_path / "public.csv", client="user", pairs=[("c3", "c1")]))
     reference.save(tmp_path / "ref.json")
     again = Reference.load(tmp_path / "ref.json")
     same(reference, again)
@@ -183,10 +183,10 @@ def test_bad_pairs_say_what_to_do(pairs: Any, words: str) -> None:
 
 def test_every_view_knows_how_alike_a_clients_records_are() -> None:
     data = wide(3, rows=400).with_columns(constant=pl.lit("x"))
-    reference = Reference.fit(data, clients="user", pairs=[("c0", "c2")], bins=4)
+    reference = Reference.fit(data, client="user", pairs=[("c0", "c2")], bins=4)
     for view in reference.views:
         columns = list(view.columns)
-        alone = Reference.fit(data.select("user", *columns), clients="user", bins=4)
+        alone = Reference.fit(data.select("user", *columns), client="user", bins=4)
         assert view.correlation == alone.whole.correlation
         assert view.spread(clients=[10]) == alone.whole.spread(clients=[10])
     iccs = [view.correlation.icc for view in reference.views if view.correlation]
@@ -307,5 +307,5 @@ def test_a_wide_file_with_cells_is_refused() -> None:
 def test_too_few_clients_are_named_for_wide_tables_too() -> None:
     data = wide(30).with_columns(user=pl.lit("one"))
     with pytest.raises(InvalidInputError, match="at least 4"):
-        Reference.fit(data, clients="user")
-    assert isinstance(Reference.fit(wide(30), clients="user").views[0].correlation, Correlation)
+        Reference.fit(data, client="user")
+    assert isinstance(Reference.fit(wide(30), client="user").views[0].correlation, Correlation)

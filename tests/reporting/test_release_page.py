@@ -159,11 +159,37 @@ def test_a_bar_stands_beside_what_no_drift_gives_and_another_beside_its_threshol
     order = facts.ranked(found.columns)
     chart = ranking_chart(order)
     for each in order:
-        assert f"{each.statistics[0].times}x its threshold" in chart
+        assert f"{each.statistics[0].times}x threshold" in chart
     dashed = re.findall(r'<line x1="([0-9.]+)%"[^>]*stroke-dasharray="4 2"', chart)
     assert dashed == [f"{PLOT / 2:.2f}"] * len(found.columns)
-    ends = [float(x) for x in re.findall(r'width="([0-9.]+)%" height="4"', chart)]
+    thin = re.findall(r'x="([0-9.]+)%" y="\d+" width="([0-9.]+)%" height="4"', chart)
+    ends = [float(width) for x, width in thin if float(x) == 0]
     assert [end > PLOT / 2 for end in ends] == [each.drifted for each in order]
+    ratios = [max(each.ratio for each in column.statistics) for column in order]
+    assert len(thin) - len(ends) == sum(ratio > 2 for ratio in ratios) > 0  # behind a gap
+    for end, ratio in zip(ends, ratios, strict=True):
+        if ratio <= 2:  # as long as it is, beside the threshold in the middle
+            assert end == pytest.approx(PLOT * max(ratio, 0.0) / 2, abs=0.31)
+
+
+def test_a_value_below_its_own_threshold_is_not_in_the_colour_of_drift() -> None:
+    found = SCENES["two of six"]
+    assert found.verdict is not None
+    answer = found.answers[0]
+    for times, colour in ((0.5, "drifted"), (2.0, "now")):
+        judged = JudgedStatistic(
+            name=answer.divergence,
+            value=answer.value,
+            threshold=times * answer.value,
+            unit=answer.unit,
+        )
+        other = JudgedStatistic(name="of cells", value=9.0, threshold=1.0, unit="")
+        verdict = replace(found.verdict, statistics=(judged, other))
+        page = release_page(replace(found, verdict=verdict), PLAN, {})
+        chart = page[page.index(f"The size of the drift, {answer.divergence}<") :]
+        first = re.search(r'<rect [^>]*fill="var\(--(\w+)', chart)
+        assert first is not None
+        assert first[1] == colour
 
 
 def test_verdicts_say_which_numbers_they_rest_on() -> None:

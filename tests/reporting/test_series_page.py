@@ -14,7 +14,7 @@ from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import Release
 from fedprikl.reporting.charts import Frame, Scale
 from fedprikl.reporting.facts import relative
-from fedprikl.reporting.series_page import period_page, series_page
+from fedprikl.reporting.series_page import _said, period_page, series_page
 from tests.dashboard.sources import RELEASE
 from tests.monitoring.statuses import HOSTILE, MISSED, SCENES, SENSORS, series
 from tests.reporting.releases import PLAN
@@ -209,6 +209,22 @@ def test_where_only_columns_are_asked_their_sizes_are_shown() -> None:
     text = PAGES["columns only"]
     assert "departure delay: Total variation (tv)" in text
     assert "Kullback-Leibler divergence (kl)" not in text.partition('<h2 id="windows">')[0]
+
+
+def test_columns_without_a_chart_of_their_size_are_named() -> None:
+    text = PAGES["columns only"]
+    sizes = text[text.index('id="size"') : text.index('id="windows"')]
+    last = SCENES["columns only"].judged[-1].columns
+    assert len(last) > 3
+    for view in last:
+        assert view.name in sizes
+
+
+def test_a_period_that_is_above_only_with_others_says_so() -> None:
+    point = next(point for point in SCENES["drift"].judged if point.exceeds)
+    alone = max(view.statistic or 0.0 for view in point.views)
+    assert _said(replace(point, threshold=alone / 2)) == "above"
+    assert _said(replace(point, threshold=alone * 2)) == "above, together with earlier ones"
 
 
 def columns_of(page: str) -> str:

@@ -18,7 +18,10 @@ def test_a_release_says_both() -> None:
     assert "No drift found" not in words.splitlines()[0]
     assert words.count(f"differs, {LITTLE} (tv 0.12)") == 2
     assert words.count("not drifted") == 4
-    assert "Differs, by less than you said matters (a total variation of 0.12)" in words
+    whole = (
+        "All columns together: differs, by less than you said matters (a total variation of 0.12)"
+    )
+    assert whole in words
     text = release_page(found, PLAN, {})
     assert f'<h1 class="calm">{said}</h1>' in text
     assert "smaller than what the plan says matters" in text

@@ -10,6 +10,8 @@ from fedprikl.protocol import Outcome
 from fedprikl.reporting import release_words
 from fedprikl.reporting.facts import (
     HEAD,
+    HIDES,
+    above_chance,
     answer_words,
     column_lines,
     columns_wide,
@@ -47,9 +49,35 @@ def test_headlines(names: Any, still: Any, words: str) -> None:
     assert release_headline(drifting(*names, still=still)) == start + words
 
 
+def test_a_whole_without_drift_does_not_contradict_its_columns() -> None:
+    shown = drifting("carrier", still=("origin",))
+    assert drift_words(shown).startswith("All columns together: drift found: ")
+    assert shown.verdict is not None
+    calm = tuple(replace(each, value=each.threshold / 2) for each in shown.verdict.statistics)
+    said = drift_words(replace(shown, verdict=replace(shown.verdict, statistics=calm)))
+    assert said.startswith("All columns together: no drift found: closest is ")
+    assert said.endswith(HIDES)
+    assert not drift_words(release(())).startswith("All columns")
+
+
+def test_an_interval_above_no_drift_that_is_no_drift_is_explained() -> None:
+    still = column("label", AB)
+    size = still.answer("tv")
+    assert size is not None
+    assert not list(above_chance([replace(still, answers=(replace(size, no_drift=0.9),))]))
+    clear = replace(size, value=0.014, interval=(0.011, 0.017), no_drift=0.006)
+    shown = replace(still, answers=(clear,))
+    (said,) = above_chance([shown])
+    assert said.startswith("Label has not drifted although the interval is above")
+    assert said in column_lines([shown])
+    assert not list(above_chance([column("label", AB, drift=0.1)]))
+
+
 def test_headlines_of_few_clients_and_of_columns_without_a_verdict() -> None:
     one = replace(release(()), cohorts=(Outcome(0, 1, 1),), population="Clients")
     assert release_headline(one) == "The 1 client differs from the reference."
+    sites = replace(one, cohorts=(Outcome(0, 5, 5),), population="sites")
+    assert release_headline(sites) == "The 5 sites differ from the reference."
     columns = two_of_six()
     some = release([columns[0], replace(columns[2], verdict=None)])
     assert release_headline(some).endswith(
@@ -79,8 +107,8 @@ def test_a_table_of_columns() -> None:
 
 def test_a_long_table_is_cut_but_not_where_columns_drifted() -> None:
     lines = column_lines(forty())
-    assert len(lines) == 1 + 15 + 2
-    assert lines[-2] == "and 25 more, none of which was found to have drifted"
+    assert len(lines) == 1 + 15 + 3
+    assert lines[-3] == "and 25 more, none of which was found to have drifted"
     drifted = [column(f"c{n}", AB, drift=0.1, seed=n) for n in range(20)]
     assert len(column_lines(drifted)) == 1 + 20 + 1
 

@@ -9,11 +9,13 @@ from fedprikl.secure_sum import (
     SEED_BYTES,
     AggregatorStep,
     ClientRules,
+    Leaves,
     SumAggregator,
     SumClient,
     SumPlan,
+    secure_sum,
 )
-from fedprikl.secure_sum.masking import ClientKeys
+from fedprikl.secure_sum.masking import Agree, ClientKeys
 
 
 def seeded(seed: int) -> Callable[[int], bytes]:
@@ -68,6 +70,7 @@ class Cohort:
         private: Sequence[bytes] = (),
         rules: ClientRules | None = None,
         inputs: Ints | None = None,
+        agreement: Agree | None = None,
     ) -> None:
         random = seeded(seed)
         self.plan = plan
@@ -80,6 +83,7 @@ class Cohort:
                 random(SEED_BYTES),
                 identity=private[i] if private else None,
                 rules=rules,
+                agreement=agreement,
             )
             for i in range(plan.clients)
         ]
@@ -133,3 +137,12 @@ class Cohort:
             self.next()
         self.answer_all()
         return self.aggregator.unmask().total
+
+
+def plain_sum_holds(plan: SumPlan, dropouts: dict[int, Leaves], seed: int) -> bool:
+    inputs = make_inputs(plan, seed)
+    result = secure_sum(plan, inputs, dropouts=dropouts, randomness=seeded(seed))
+    early = {i for i, when in dropouts.items() if when.value <= Leaves.BEFORE_INPUT.value}
+    assert set(result.included) <= set(range(plan.clients)) - early
+    assert not result.rejected
+    return np.array_equal(result.total, inputs[list(result.included)].sum(axis=0))

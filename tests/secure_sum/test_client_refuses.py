@@ -131,7 +131,8 @@ def test_without_enough_echoes_nothing_is_revealed() -> None:
     [
         ({1, 2, 3, 4}, {0}, "not among the survivors"),
         ({0, 1, 2, 3}, set(), "not the neighbours whose shares it holds"),
-        ({0, 1, 2, 3, 4, 9}, set(), "not in the cohort"),
+        ({0, 1, 2, 3, 4, 5}, set(), "not in the cohort"),
+        ({0, 1, 2, 3, 4}, {5}, "not in the cohort"),
     ],
 )
 def test_survivors_that_do_not_fit(alive: set[int], dropped: set[int], reason: str) -> None:
@@ -174,6 +175,19 @@ def test_a_clients_own_minimum_goes_beyond_the_plans() -> None:
 def test_a_plan_below_the_clients_own_rules(rules: ClientRules) -> None:
     with pytest.raises(UnsafeRequestError, match="insists"):
         SumClient(make_plan(5, 3), 0, bytes(32), rules=rules)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ClientRules(minimum_clients=4),
+        ClientRules(minimum_threshold=3),
+        ClientRules(colluding_neighbours=1),
+    ],
+)
+def test_a_plan_that_just_meets_the_clients_own_rules(rules: ClientRules) -> None:
+    cohort = Cohort(make_plan(5, 3), rules=rules).until(AggregatorStep.ECHOES)
+    cohort.clients[0].echo(survivors(cohort, {0, 1, 2, 3}, {4}))
 
 
 def test_keys_of_strangers_and_too_few_keys() -> None:
@@ -286,8 +300,13 @@ def test_messages_of_other_rounds_clients_and_kinds_change_nothing() -> None:
 
 def test_bad_values_can_be_corrected() -> None:
     cohort = Cohort(make_plan(3, 2)).until(AggregatorStep.INPUTS)
-    with pytest.raises(InvalidInputError, match="above the public maximum"):
-        cohort.clients[0].mask_input(cohort.letters[0], [99, 0])
+    for impossible in ([8, 0], [0, 4], [-1, 0]):  # the maxima are 7 and 3
+        with pytest.raises(InvalidInputError, match="above the public maximum"):
+            cohort.clients[0].mask_input(cohort.letters[0], impossible)
+    for odd in ([1], [1, 2, 3], [[1, 2]], [1.0, 2.0], [True, False], [1, [2]], ["1", "2"]):
+        with pytest.raises(InvalidInputError, match="list of 2 whole numbers"):
+            cohort.clients[0].mask_input(cohort.letters[0], odd)  # type: ignore[arg-type]
+    cohort.inputs[0] = [7, 3]
     assert np.array_equal(cohort.finish(), cohort.inputs.sum(axis=0))
 
 

@@ -88,8 +88,10 @@ def test_one_share_restores_nothing(held: dict[int, Field]) -> None:
 
 
 def test_a_number_that_would_wrap_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="too large"):
-        to_field(np.array([LARGEST + 1]))
+    for beyond in ([LARGEST + 1], [0, -LARGEST - 1]):
+        with pytest.raises(InvalidInputError, match="too large"):
+            to_field(np.array(beyond))
+    assert from_field(to_field(np.array([LARGEST, -LARGEST]))).tolist() == [LARGEST, -LARGEST]
 
 
 @given(st.lists(st.tuples(st.integers(0, PRIME - 1), st.integers(0, PRIME - 1)), min_size=1))

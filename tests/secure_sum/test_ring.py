@@ -45,7 +45,7 @@ def test_wrong_length() -> None:
         Ring([1000, 3, 60], 7).unpack(bytes(5))
 
 
-@pytest.mark.parametrize(("top", "bytes_per_word"), [(2**32 // 3, 4), (2**32, 8)])
+@pytest.mark.parametrize(("top", "bytes_per_word"), [(2**32 // 3, 4), (2**33 // 3, 8)])
 def test_words_are_as_short_as_the_widest_entry_allows(top: int, bytes_per_word: int) -> None:
     assert Ring([1, top], 3).word.itemsize == bytes_per_word
 

@@ -138,6 +138,16 @@ def test_a_lock_is_for_one_process_or_shared(tmp_path: Path, ours: bool, theirs:
     there.close()
 
 
+def test_a_lock_is_for_one_unless_both_share_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with locked(path, timeout=0) as first, locked(path, timeout=0) as second:
+        assert (first, second) == (True, False)
+    with locked(path, shared=True) as first, locked(path, timeout=0) as second:
+        assert (first, second) == (True, False)
+    with locked(path, shared=True) as first, locked(path, shared=True, timeout=0) as second:
+        assert (first, second) == (True, True)
+
+
 def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file.lock").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic"), locked(tmp_path / "file"):

@@ -67,6 +67,11 @@ class Commands(TyperGroup):
         """Runs a command; its errors name options as they are typed."""
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if (words := in_plain_words(error.message)) == error.message:
+                raise
+            hint = error.param_hint
+            raise typer.BadParameter(words, error.ctx, error.param, hint) from None
         except FedPriKLError as error:
             called = self.get_command(ctx, ctx.invoked_subcommand or "")
             every = [called, *getattr(called, "commands", {}).values()]
@@ -75,6 +80,20 @@ class Commands(TyperGroup):
             }
             error.args = (as_typed(str(error), names),)
             raise
+
+
+def in_plain_words(text: str) -> str:
+    """What click says of a value, without the names of its types.
+
+    >>> in_plain_words("'x' is not a valid integer range.")
+    "'x' is not a whole number."
+    >>> in_plain_words("'x' does not match the format '%Y-%m-%d'.")
+    "'x' is not a date like 2027-12-31."
+    """
+    text = re.sub(r"is not a valid integer( range)?", "is not a whole number", text)
+    text = re.sub(r"is not a valid float( range)?", "is not a number", text)
+    date = "is not a date like 2027-12-31."
+    return re.sub(r"does not match the formats? '%Y-%m-%d'.*", date, text)
 
 
 def as_typed(text: str, options: Mapping[str | None, str]) -> str:

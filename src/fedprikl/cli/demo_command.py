@@ -301,7 +301,7 @@ def _main_job(
     own.mkdir()
     tell("1. The data", *data_words(table))
 
-    reference = fit_reference(folder / "reference.csv", clients=CLIENT)
+    reference = fit_reference(folder / "reference.csv", client=CLIENT)
     reference.save(own / "ref.json")
     tell("2. The reference", *reference_words(reference))
 

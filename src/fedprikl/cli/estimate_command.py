@@ -24,6 +24,7 @@ from fedprikl.cli.options import (
     check_outputs,
     file_of,
     grouped,
+    reference_beside,
     reference_of,
 )
 from fedprikl.cli.release_output import exit_on_drift, print_release, write_release
@@ -68,7 +69,7 @@ def estimate_command(
     """
     place = one_table.place(clients)
     signed = SignedPlan.load(plan)
-    inputs = (plan, reference or plan.parent / "ref.json", ledger, key)
+    inputs = (plan, reference or reference_beside(plan, signed), ledger, key)
     output, report = files.output, files.report
     force = files.force or _left_behind((output, report), ledger, signed.plan.population)
     check_outputs(output, report, force=force, inputs=inputs, clients=file_of(place))

@@ -41,6 +41,12 @@ def federate_command(
         Path, typer.Option(help="Your copy of the plan; the aggregator finds its own by content.")
     ] = Path("plan.json"),
     clients: Annotated[int, typer.Option(min=3, help="Wait until so many are connected.")] = 3,
+    everybody: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="All of the roster, or no release and no charge; else of the connected."
+        ),
+    ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
     step_timeout: Annotated[float, typer.Option(help="Seconds a step waits for answers.")] = 120.0,
     grace: Annotated[
@@ -99,6 +105,8 @@ def federate_command(
         "step-timeout": step_timeout,
         "grace": grace,
     }
+    if everybody:  # an aggregator of an earlier version does not know the word
+        config["everybody"] = True
     say(f"plan: {plan_words(signed)}", console=notes)
     try:
         release, progress = follow_round(

@@ -1,11 +1,13 @@
 """`fedprikl federation`: from nothing to a first release, with names instead of node ids."""
 
 import json as json_module
+import math
 import os
 import secrets
 import shlex
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -30,15 +32,32 @@ from fedprikl.deployment.flower.parties import (
 )
 from fedprikl.deployment.flower.privates import FLWR
 from fedprikl.deployment.provisioning import Federation, Site
+from fedprikl.deployment.settings import Home
 from fedprikl.deployment.tls import check_relay
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import SealingKey, SigningKey
+from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
 from fedprikl.store import replace_file
 
 CONNECTION = "federation"  # in Flower's config file of the folder
+OF_SITES = (
+    "A site's policy, as `join` writes it, allows one release about the same records, of epsilon "
+    "up to 1. For more, sites raise most-counts, and largest-epsilon-per-year above 2."
+)
 KNOWN = "already in use"  # what Flower says of a node that is registered
 Folder = Annotated[Path, typer.Argument(help="The organiser's folder, made by `init`.")]
+Clients = Annotated[
+    int | None,
+    typer.Option(
+        min=3,
+        help="Begin when so many sites are connected. One that then refuses is left out.",
+        show_default="all admitted ones",
+    ),
+]
+PlanOf = Annotated[
+    Path | None, typer.Option(help="Which plan.", show_default="that of the newest kit")
+]
+Wait = Annotated[float, typer.Option(help="Seconds to wait for them.")]
 commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -71,20 +90,30 @@ def init(
     check_flower()
     check_address(relay)
     load_reference(reference)
-    host = relay.rpartition(":")[0].strip("[]")
-    prepare_relay(folder / "relay", name=host, days=days)
-    made = provisioning.found(
-        folder, name=name or folder.resolve().name, relay=relay, reference=reference
-    )
-    with Ledger.open(made.home.ledger) as ledger:
+    if not 0 < epsilon < math.inf or not 0 <= delta < 1:
+        raise InvalidInputError(
+            "The budget of all releases together needs an --epsilon above 0, like 3, and a --delta "
+            f"under 1, like 1e-6. {provisioning.UNCHANGED}"
+        )
+    name = name or folder.resolve().name
+    provisioning.check_new(folder, name)
+    host, place = relay.rpartition(":")[0].strip("[]"), folder.resolve()
+    prepare_relay(place / "relay", name=host, days=days)
+    aggregator = Home(place / "aggregator")
+    aggregator.folder.mkdir(mode=0o700, exist_ok=True)
+    with Ledger.open(aggregator.ledger) as ledger:
         at = datetime.now(UTC).isoformat()
         ledger.set_budget(population, epsilon=epsilon, delta=delta, at=at)
-    config = made.folder / "flwr" / "config.toml"
+    config = place / "flwr" / "config.toml"
     config.parent.mkdir(mode=0o700, exist_ok=True)
-    roots = json_module.dumps(str(made.certificates))
+    roots = json_module.dumps(str(place / "relay" / "ca.pem"))
     text = f'[superlink.{CONNECTION}]\naddress = "{relay}"\nroot-certificates = {roots}\n'
     replace_file(config, text.encode())
-    say(f"{made.name}: {made.folder}\nnext: fedprikl federation host {shlex.quote(str(folder))}")
+    # Last, so that what failed before is no federation, and can be made again.
+    made = provisioning.found(folder, name=name, relay=relay, reference=reference)
+    say(f"{made.name}: {made.folder}")
+    say(f"budget: epsilon {epsilon:g} for all releases about {population}. {OF_SITES}")
+    say(f"next: fedprikl federation host {shlex.quote(str(folder))}")
 
 
 @commands.command("host")
@@ -161,6 +190,7 @@ def join(
     replace_file(path, text.encode(), mode=0o644)
     say(f"{path}: send it to the organiser\nfingerprint: {fingerprint}")
     say(f"policy: {folder / 'policy.toml'}, what this site allows: read it before you start")
+    say("  As it was made: nobody here is asked first; epsilon 1 a release, 2 a year; one count.")
     say("Tell the organiser the fingerprint by another way, like the telephone.", console=notes)
 
 
@@ -183,7 +213,7 @@ def admit(
         raise InvalidInputError("Nothing was changed. Compare them first.")
     changed.save()
     _tell_relay(changed, [site for site, _ in found])
-    say(f"{len(changed.admitted)} sites are admitted. next:\n  {_plan_command(changed)}")
+    say(f"{len(changed.admitted)} sites are admitted. next:\n  {_next(changed)}")
 
 
 @commands.command("remove")
@@ -197,8 +227,8 @@ def remove(
     """
     changed = provisioning.remove(Federation.load(folder), names)
     changed.save()
-    say(f"removed: {', '.join(names)}. Plan again, and hand out a new kit:")
-    say(f"  {_plan_command(changed)}")
+    say(f"removed: {', '.join(names)}. Plan again, and hand out a new kit:\n  {_next(changed)}")
+    say("The other sites stop, and start with the new kit.")
 
 
 @commands.command("status")
@@ -219,7 +249,7 @@ def status(folder: Folder, json: Json = False) -> None:
     say(f"{known.name}, relay {known.relay}: {len(known.admitted)} sites are admitted")
     head = ("site", "state", "invitation expires", "fingerprint")
     show_table(head, [[shown(cell) for cell in row] for row in rows])
-    say(f"plan with:\n  {_plan_command(known)}")
+    say(f"next:\n  {_next(known)}")
 
 
 @commands.command("kit")
@@ -245,6 +275,8 @@ def kit(
     provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
+    say("next, at each site: stop it if it runs, then")
+    say(f"  fedprikl federation start {output.name} --data RECORDS\nthen here:\n  {_next(known)}")
 
 
 @commands.command("start")
@@ -253,6 +285,9 @@ def start(
     data: SiteData,
     table: TableName = "",
     folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Unpack and check, and do not start.")
+    ] = False,
     health_port: Annotated[int, typer.Option(min=0, max=65535, help="0: none.")] = 8470,
     log_format: Logs = "text",
 ) -> None:
@@ -260,9 +295,15 @@ def start(
 
     Example: `fedprikl federation start kit.json --data records.csv`
     """
-    from fedprikl.cli.site_command import run
+    from fedprikl.cli.site_command import check_before_start, run
 
-    own = provisioning.unpack(kit_file, folder)
+    provisioning.load_membership(folder)
+    with held(folder, "site"):  # a site that runs would have half of two kits
+        own = provisioning.unpack(kit_file, folder)
+    check_before_start(data, table, folder)
+    if check_only:
+        say(f"the site can be started: fedprikl federation start {kit_file} --data {data}")
+        return
     run(
         data=data,
         table=table,
@@ -276,14 +317,12 @@ def start(
 @commands.command("ask")
 def ask(
     folder: Folder,
-    clients: Annotated[
-        int | None,
-        typer.Option(min=3, help="Wait for so many sites.", show_default="all admitted ones"),
-    ] = None,
-    plan: Annotated[
-        Path | None, typer.Option(help="Which plan.", show_default="that of the newest kit")
-    ] = None,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
+    clients: Clients = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="All admitted sites, or no release and no charge.")
+    ] = False,
+    plan: PlanOf = None,
+    wait: Wait = 60.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The release.")] = Path(
         "release.json"
     ),
@@ -296,20 +335,116 @@ def ask(
     """
     from fedprikl.cli.federate_command import federate_command
 
-    known = Federation.load(folder)
+    known, started = Federation.load(folder), time.time()
+    path = plan or known.home.folder / "plan.json"
+    if _planned(known, path).plan.is_series:
+        raise InvalidInputError(
+            "The plan is for a series, with a release for every period. Run what is due with "
+            f"`fedprikl federation monitor {shlex.quote(str(folder))}`."
+        )
     _tell_relay(known, known.admitted)
     os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    federate_command(
+    try:
+        federate_command(
+            superlink=CONNECTION,
+            key=SigningKey.load(known.home.signing_key).public,
+            plan=path,
+            roster=known.home.roster,
+            clients=clients or len(known.admitted),
+            everybody=everybody,
+            wait=wait,
+            output=output,
+            report=report,
+            force=force,
+        )
+    finally:
+        _say_refusals(known, since=started)
+
+
+@commands.command("monitor")
+def monitor(
+    folder: Folder,
+    clients: Clients = None,
+    plan: PlanOf = None,
+    wait: Wait = 60.0,
+    history: Annotated[
+        Path | None,
+        typer.Option(help="All releases.", show_default="one of the plan, in the folder"),
+    ] = None,
+    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
+    ] = None,
+    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = "",
+    webhook_secret: Annotated[
+        Path | None, typer.Option(help="File with the secret that signs them.")
+    ] = None,
+    command: Annotated[str, typer.Option(help="Command that gets notifications.")] = "",
+    json: Json = False,
+) -> None:
+    """Organiser: counts what is due of a series, like `fedprikl monitor run`; 3: an alarm is open.
+
+    Example: `fedprikl federation monitor hospitals --site public`
+    """
+    from fedprikl.cli.monitor_command import Audience, SeriesFiles, Telling, run_federated
+    from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
+
+    check_flower()
+    known, started = Federation.load(folder), time.time()
+    path = plan or known.home.folder / "plan.json"
+    signed = _planned(known, path)
+    if not signed.plan.is_series:
+        raise InvalidInputError(
+            "The plan is for one release: run `fedprikl federation ask`. For a series, plan with "
+            "`--every week --first DATE`."
+        )
+    reference = known.home.find_reference(signed.plan.reference)
+    if reference is None:
+        words = known.home.wrong_reference(signed.plan.reference, known.name)
+        raise InvalidInputError(f"{words[0].upper()}{words[1:]}. Make the kit again.")
+    place = history or known.folder / f"history-{signed.plan.fingerprint[:16]}.db"
+    files = SeriesFiles(history=place, ledger=known.home.ledger)
+    audience = Audience(
+        site=site, metrics=metrics, webhook=webhook, webhook_secret=webhook_secret, command=command
+    )
+    telling, number = Telling(path, files, audience), clients or len(known.admitted)
+    options = f"--history {shlex.quote(str(place))} --ledger {shlex.quote(str(files.ledger))}"
+    say(f"look at it: fedprikl monitor status {shlex.quote(str(path))} {options}", console=notes)
+    _tell_relay(known, known.admitted)
+    os.environ["FLWR_HOME"] = str(known.folder / "flwr")
+    runner = FederatedSeries(
+        signed=signed,
         superlink=CONNECTION,
         key=SigningKey.load(known.home.signing_key).public,
-        plan=plan or known.home.folder / "plan.json",
-        roster=known.home.roster,
-        clients=clients or len(known.admitted),
-        wait=wait,
-        output=output,
-        report=report,
-        force=force,
+        config={"clients": number, "wait": wait},
+        note=lambda text: say(text, console=notes),
+        members=roster_names(known.home.roster, signed.plan, clients=number),
     )
+    try:
+        run_federated(telling, runner, reference, json=json)
+    finally:
+        _say_refusals(known, since=started)
+
+
+def _planned(known: Federation, path: Path) -> SignedPlan:
+    """The plan, if it is for the sites as they are now."""
+    if not path.exists():
+        raise InvalidInputError(f"There is no plan {path} yet. Make one:\n  {_next(known)}")
+    signed = SignedPlan.load(path)
+    if signed.plan.roster != Roster.load(known.home.roster).fingerprint:
+        raise InvalidInputError(
+            "Sites were admitted or removed since this plan was made. Nothing was asked. Plan "
+            "again, and hand out a new kit, with which the sites stop and start:\n  "
+            f"{_plan_commands(known)}"
+        )
+    return signed
+
+
+def _say_refusals(known: Federation, *, since: float) -> None:
+    """Where the aggregator's people read why sites took no part; it may depend on records."""
+    found = [path for path in known.home.refusals.glob("*.json") if path.stat().st_mtime >= since]
+    for path in found:
+        say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
 def _fingerprint(known: Federation, site: Site) -> str:
@@ -318,14 +453,32 @@ def _fingerprint(known: Federation, site: Site) -> str:
     return provisioning.short_fingerprint(known.fingerprint, site.name, site.identity, site.node)
 
 
-def _plan_command(known: Federation) -> str:
-    """Everything but the number of records, which the organiser knows."""
+def _next(known: Federation) -> str:
+    """The command that is to be run next."""
+    folder, plan = shlex.quote(str(known.folder)), known.home.folder / "plan.json"
+    invited = [site.name for site in known.sites if site.state == provisioning.INVITED]
+    if len(known.admitted) < 3:  # a sum has at least three
+        if not invited:
+            return f"fedprikl federation invite {folder} NAME NAME NAME"
+        return f"fedprikl federation admit {folder} {' '.join(f'{n}.join' for n in invited)}"
+    if plan.exists():
+        found = SignedPlan.load(plan).plan
+        if found.roster == Roster.load(known.home.roster).fingerprint:
+            verb = "monitor" if found.is_series else "ask"
+            return f"fedprikl federation {verb} {folder}"
+    return _plan_commands(known)
+
+
+def _plan_commands(known: Federation) -> str:
+    """Everything but the number of records, which the organiser knows; then the kit."""
     home, quote = known.home, shlex.quote
+    again = " --force" if (home.folder / "plan.json").exists() else ""
     return (
         f"fedprikl plan {quote(str(home.reference))} --clients {len(known.admitted)} "
         f"--records NUMBER --population sites --roster {quote(str(home.roster))} "
         f"--aggregator {SealingKey.load(home.sealing_key).public} "
-        f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json"
+        f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json{again}\n"
+        f"  fedprikl federation kit {quote(str(known.folder))} plan.json{again}"
     )
 
 

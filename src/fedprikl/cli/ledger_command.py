@@ -1,6 +1,7 @@
 """`fedprikl ledger`: what has been spent, on what, and what is left."""
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,11 @@ from fedprikl.cli.options import LEDGER, Json, check_apart
 from fedprikl.documents import to_plain
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, Unit, total_epsilon
+from fedprikl.privacy.charges import Charge
 from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
 
 DEFAULT_DELTA = 1e-6
+KINDS = 2  # of noise that are named for each round
 _STATES = {
     "open": "[yellow]open, charged[/yellow]",
     "committed": "committed",
@@ -149,13 +152,24 @@ def _print_overview(accounts: tuple[Account, ...]) -> None:
     show_table(head, rows, right=range(2, 8), lines=True)
 
 
+def noise_words(charge: Charge) -> str:
+    """The noise of a release; parts with the same noise are counted, and of many kinds two named.
+
+    `--json` has all of them.
+    """
+    parts = Counter(part.per_unit() for part in getattr(charge, "parts", (charge,)))
+    words = [text if times == 1 else f"{times} times {text}" for text, times in parts.items()]
+    more = [f"{len(words) - KINDS} more"] if len(words) > KINDS else []
+    return " and ".join([*words[:KINDS], *more])
+
+
 def _print_account(account: Account, fits: dict[str, float]) -> None:
     if account.rounds:
         rows = [
             (
                 shown(known.round_id),
                 escape(known.at[:16].replace("T", " ")),
-                escape(known.charge.per_unit()),
+                escape(noise_words(known.charge)),
                 f"{total_epsilon([known.charge], delta=account.delta):.4g}",
                 _STATES[known.state],
                 shown(known.note),

@@ -2,10 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,13 +30,14 @@ from fedprikl.cli.options import (
     grouped,
     in_panels,
     load_reference,
+    reference_beside,
 )
 from fedprikl.cli.release_output import DRIFT_FOUND, STYLES
 from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
 from fedprikl.deployment.flower.organiser import roster_names
 from fedprikl.documents import to_plain
-from fedprikl.errors import HistoryError, HookError, InvalidInputError
+from fedprikl.errors import FedPriKLError, HistoryError, HookError, InvalidInputError, LedgerError
 from fedprikl.front.checking import check_limits, now
 from fedprikl.front.series import (
     HistorySource,
@@ -45,14 +47,18 @@ from fedprikl.front.series import (
     read_status,
     verify_history,
 )
-from fedprikl.monitoring.history import History
+from fedprikl.monitoring.history import History, is_begun
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret
 from fedprikl.monitoring.periods import run_due
 from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import SignedPlan
+from fedprikl.reference import Reference
 from fedprikl.reporting.facts import series_lines
 from fedprikl.store import write_whole
+
+if TYPE_CHECKING:
+    from fedprikl.deployment.flower.organiser import FederatedSeries
 
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
 OF_TABLES = ("client_column", "no_client", "data", "table")
@@ -142,7 +148,7 @@ class Audience:
         return WebhookSecret.from_text(os.environ[SECRET]) if SECRET in os.environ else None
 
 
-class _Telling:
+class Telling:
     """Page, metrics and notifications: after each period, and once more at the end."""
 
     def __init__(
@@ -171,8 +177,14 @@ class _Telling:
         for name in deliver_locked(self.files.history, found, self.working, at=now()):
             del self.working[name]
 
-    def end(self, *, json: bool) -> None:
-        """Shows how the series stands, and says what could not be delivered."""
+    def end(self, *, json: bool, after: FedPriKLError | None = None) -> None:
+        """Shows how the series stands, and says what could not be delivered.
+
+        `after`: why not all that is due was counted. It is said last; an open alarm is still told
+        by the exit code, which depends on the history alone.
+        """
+        if after is not None and not is_begun(self.files.history):
+            raise after
         found = self.files.stand(self.signed)
         _show(found, json=json)
         self._write(found)
@@ -180,9 +192,25 @@ class _Telling:
             say(f"page: {self.audience.site / 'index.html'}", console=notes)
         failed = deliver_notifications(self.files.history, found, self.hooks, at=now())
         if failed:
-            raise HookError(" ".join(failed.values()))
+            raise HookError(" ".join([*failed.values(), *([] if after is None else [str(after)])]))
+        if after is not None and not found.open_alarms:
+            raise after
+        if after is not None:
+            say(f"fedprikl: {after}", console=notes)
         if found.open_alarms:
             raise typer.Exit(DRIFT_FOUND)
+
+    @contextmanager
+    def told(self, *, json: bool) -> Iterator[None]:
+        """Tells how the series stands after the block, also if not all of it could be counted."""
+        failure: FedPriKLError | None = None
+        try:
+            yield
+        except (HistoryError, LedgerError):  # what they say cannot be relied on
+            raise
+        except FedPriKLError as error:
+            failure = error
+        self.end(json=json, after=failure)
 
     def _write(self, found: SeriesStatus) -> None:
         if self.audience.site is not None:
@@ -255,9 +283,9 @@ def run_command(
         raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
     place = None if federation else one_table.place(clients)
     folder = file_of(place) if place else None
-    telling = _Telling(plan, files, audience, (reference, key, counted, roster), folder)
+    telling = Telling(plan, files, audience, (reference, key, counted, roster), folder)
     signed = telling.signed
-    pi = reference or plan.parent / "ref.json"
+    pi = reference or reference_beside(plan, signed)
     if federation:
         check_flower()
         from fedprikl.deployment.flower.organiser import FederatedSeries
@@ -276,37 +304,46 @@ def run_command(
             note=_note,
             members=_members(roster, plan, signed, least_clients),
         )
+        run_federated(telling, runner, load_reference(pi), json=json)
+        return
+    assert place is not None  # noqa: S101  checked above
+    with telling.told(json=json), shown_progress() as progress:
+        monitor(
+            pi,
+            place,
+            signed,
+            client=one_table.client_column,
+            no_client=one_table.no_client,
+            history=files.history,
+            ledger=files.ledger,
+            counted=counted,
+            key=key,
+            csv_format=csv.format,
+            skip_bad_files=skip_bad_files,
+            largest_epsilon=policy.largest_epsilon,
+            largest_delta=policy.largest_delta,
+            progress=progress,
+            note=_note,
+            after=telling.after_each,
+        )
+
+
+def run_federated(
+    telling: Telling, runner: "FederatedSeries", reference: Reference, *, json: bool
+) -> None:
+    """Has what is due counted by a federation, and tells how the series stands."""
+    signed, files = telling.signed, telling.files
+    with telling.told(json=json):
         run_due(
             files.history,
             signed,
-            load_reference(pi),
+            reference,
             runner,
-            signer=public,
+            signer=runner.key,
             at=now(),
             note=_note,
             after=lambda: telling.after_each(files.stand(signed)),
         )
-    elif place is not None:
-        with shown_progress() as progress:
-            monitor(
-                pi,
-                place,
-                signed,
-                client=one_table.client_column,
-                no_client=one_table.no_client,
-                history=files.history,
-                ledger=files.ledger,
-                counted=counted,
-                key=key,
-                csv_format=csv.format,
-                skip_bad_files=skip_bad_files,
-                largest_epsilon=policy.largest_epsilon,
-                largest_delta=policy.largest_delta,
-                progress=progress,
-                note=_note,
-                after=telling.after_each,
-            )
-    telling.end(json=json)
 
 
 @commands.command("status")
@@ -319,7 +356,7 @@ def status_command(
 
     Example: `fedprikl monitor status plan.json --site public`
     """
-    _Telling(plan, files, audience).end(json=json)
+    Telling(plan, files, audience).end(json=json)
 
 
 @commands.command("acknowledge")
@@ -337,7 +374,7 @@ def acknowledge_command(
 
     Example: `fedprikl monitor acknowledge plan.json 1 --note "new carrier"`
     """
-    telling = _Telling(plan, files, audience)
+    telling = Telling(plan, files, audience)
     known = {alarm.number for alarm in files.stand(telling.signed).alarms}
     if number not in known:
         numbers = ", ".join(map(str, sorted(known))) or "none"
@@ -365,7 +402,7 @@ def rebaseline_command(
 
     Example: `fedprikl monitor rebaseline plan.json 23:30`
     """
-    telling = _Telling(plan, files, audience)
+    telling = Telling(plan, files, audience)
     released = [point.number for point in files.stand(telling.signed).released]
     first, last = _range(periods, released)
     with History.open(files.history, create=False) as opened:

@@ -22,6 +22,7 @@ from fedprikl.store import check_writable
 
 DATA = (".csv", ".csv.gz", ".parquet")
 BESIDE = ("", ".lock", "-journal", "-wal", "-shm")  # ends of the files of a database
+IS_REFERENCE = re.compile(rb'\s*{\s*"format":\s*"fedprikl-reference"')
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -30,7 +31,7 @@ FailOnDrift = Annotated[
 ]
 PlanFile = Annotated[Path, typer.Argument(help="The plan, from `fedprikl plan`.")]
 ReferenceFile = Annotated[
-    Path | None, typer.Option(help="The reference; default: ref.json beside the plan.")
+    Path | None, typer.Option(help="The reference; default: the plan's own, beside the plan.")
 ]
 LedgerFile = Annotated[Path, typer.Option(help="The privacy ledger.")]
 LEDGER = Path("ledger.db")
@@ -262,17 +263,37 @@ def load_reference(path: Path) -> Reference:
 
 
 def reference_of(plan: Path, signed: SignedPlan, path: Path | None) -> Reference:
-    """The reference of a plan: the file that was named, or ref.json beside the plan."""
-    path = path or plan.parent / "ref.json"
+    """The reference of a plan: the file that was named, or the one beside the plan."""
+    wanted, beside = signed.plan.reference, path is None
+    path = path or reference_beside(plan, signed)
+    others = ", and no other .json file beside it is the one" if beside else ""
     if not path.exists():
-        raise InvalidInputError(f"There is no reference {path}. Name the file with --reference.")
-    found = load_reference(path)
-    if signed.plan.reference != found.fingerprint:
         raise InvalidInputError(
-            f"{plan} was made with another reference than {path}. Name the one that it was made "
-            "with (--reference), or plan again."
+            f"There is no reference {path}{others} that {plan} was made with (fingerprint "
+            f"{wanted[:8]}). Name the file with --reference."
+        )
+    found = load_reference(path)
+    if wanted != found.fingerprint:
+        raise InvalidInputError(
+            f"{plan} was made with another reference than {path} (fingerprint {wanted[:8]}, not "
+            f"{found.fingerprint[:8]}){others}. Name the one that it was made with (--reference), "
+            "or plan again."
         )
     return found
+
+
+def reference_beside(plan: Path, signed: SignedPlan) -> Path:
+    """The file with a plan's reference in the plan's folder, known by its fingerprint.
+
+    Else ref.json, whether or not there is one.
+    """
+    usual, wanted = plan.parent / "ref.json", signed.plan.reference
+    for path in (usual, *sorted(plan.parent.glob("*.json"))):
+        with contextlib.suppress(OSError):
+            content = path.read_bytes()
+            if IS_REFERENCE.match(content) and wanted.encode() in content:
+                return path
+    return usual
 
 
 def check_apart(

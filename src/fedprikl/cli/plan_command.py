@@ -340,6 +340,8 @@ def _print_planned(planned: PlannedRound) -> None:
             f"Each of {planned.releases} releases may spend epsilon {plan.budget.epsilon:.3g}; all "
             f"of them together spend {total:.3g} at delta {delta:g}."
         )
+    else:
+        show(f"The release may spend epsilon {plan.budget.epsilon:.3g} (--epsilon).")
     show(f"Asked, with shares of the budget: {planned.asked}.")
     if plan.points:
         _print_whole(planned)
@@ -422,9 +424,14 @@ def _print_whole(planned: PlannedRound) -> None:
     show(f"\nPredicted mean error of {plan.question.divergence}{measure}:")
     show_table(
         ("if the drift is", "of size", "error"),
-        [(WORDS[f.kind], f"{f.size:.3g}", f"{f.error:.2g}") for f in planned.forecasts],
+        [(WORDS[f.kind], _size(f.size), f"{f.error:.2g}") for f in planned.forecasts],
     )
     _print_smallest(planned, unit)
+
+
+def _size(size: float) -> str:
+    """A size of a drift; what rounding leaves below zero is none."""
+    return f"{max(size, 0.0) + 0.0:.3g}"
 
 
 def _print_smallest(planned: PlannedRound, unit: str) -> None:
@@ -484,7 +491,7 @@ def _print_reasons(planned: PlannedRound) -> None:
     rows = []
     for place, case in enumerate(planned.forecasts):
         errors = [f"{each.forecasts[place].error:.2g}" for each in options]
-        rows.append((WORDS[case.kind], f"{case.size:.3g}", *errors))
+        rows.append((WORDS[case.kind], _size(case.size), *errors))
     show(f"\nPredicted errors of {planned.plan.question.divergence}, by what is released:")
     show_table(("if the drift is", "of size", *names), rows)
     for what, error in planned.doublings.items():

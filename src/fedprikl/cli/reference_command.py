@@ -26,7 +26,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, Place, fit_reference
 from fedprikl.records.sources import open_source
 from fedprikl.reference import ClientCounts, Reference, Table
-from fedprikl.reference.columns import Column
+from fedprikl.reference.columns import Categories, Column, Times
 from fedprikl.reference.rows import quoted_names
 from fedprikl.reference.values import MISSING_TEXTS
 
@@ -34,6 +34,9 @@ SHOWN = 10
 DATE = re.compile(r"'?\d{1,2}[./-]\d{1,2}[./-](\d\d)?\d\d'?")  # the year last
 CROWDED = 0.1  # cells per record
 UNIQUE = 0.5  # values per record
+# Rules of thumb for hints: what a column of ids looks like, or is called.
+MANY, FEW_EACH = 100, 20  # categories, and records of each
+ID = re.compile("(?i:(^|.*[ _.-])(id|uuid|guid))|.*[a-z](Id|ID)")
 ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
 
 
@@ -108,7 +111,7 @@ def reference_command(
             columns=None if columns is None else _names(columns),
             bins=bins,
             categorical=_names(categorical or ""),
-            clients=client_column,
+            client=client_column,
             missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
             pairs=[_pair(text) for text in pair or ()],
             joint=False if columns_only else None,
@@ -121,6 +124,7 @@ def reference_command(
             remarks.extend(_gaps(place, reference, csv_options.format))
         reference.save(output)
     remarks.extend([*_format_hints(reference), *_cautions(reference)])
+    remarks.extend(_column_hints(reference, client_column, time_column))
     for remark in remarks:
         notes.print(f"[yellow]note:[/yellow] {shown(remark)}")
     document = _document(reference, output) | {"notes": remarks}
@@ -178,6 +182,31 @@ def _format_hints(reference: Reference) -> list[str]:
         for column in columns
         if column.size > 2 and all(DATE.fullmatch(column.label(i)) for i in range(column.size - 1))
     ]
+
+
+def _column_hints(
+    reference: Reference, client_column: str | None, time_column: str | None
+) -> list[str]:
+    """Columns that seem to say whose a record is, or when it was made: neither is compared."""
+    records, columns = int(reference.whole.mass.sum()), _columns(reference)
+    hints = []
+    for column in columns:
+        levels, name = column.size - 1, column.name
+        if levels > UNIQUE * records:  # it has a caution of its own
+            continue
+        many = isinstance(column, Categories) and levels >= max(MANY, records / FEW_EACH)
+        if client_column is None and (many or ID.fullmatch(name)):
+            hints.append(
+                f"Column {name!r} looks like ids and is compared. If it says which client a record "
+                f"belongs to, name it with --client-column {shlex.quote(name)}; if not, but it is "
+                "no property of a record, leave it out with --columns."
+            )
+        elif time_column is None and isinstance(column, Times):
+            hints.append(
+                f"Column {name!r} holds times and is compared: later records lie outside of it. If "
+                f"it says when a record was made, name it with --time-column {shlex.quote(name)}."
+            )
+    return hints
 
 
 def _cautions(reference: Reference) -> list[str]:

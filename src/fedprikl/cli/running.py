@@ -53,12 +53,13 @@ def run_party(
     health_port: int,
     log_format: LogFormat = "text",
     certificates: Sequence[Path | None] = (),
+    usable: Callable[[], bool] = lambda: True,
 ) -> None:
     """Starts the processes of a party and keeps them running; returns when it is told to stop.
 
     They share a folder of the home that only this user can read. It is made anew at every start, so
     what a crash leaves there is of no use to anybody. Every hour it looks when the certificates
-    end, which metrics.prom tells, and warns in time.
+    end, which metrics.prom tells, and warns in time. It is well only while `usable` says so.
     """
     log = log_to(log_format)
     say_own = partial(log, "fedprikl")
@@ -70,6 +71,7 @@ def run_party(
             say_own,
             hear=log,
             chore=lambda: watch_certificates(home / "metrics.prom", files, say_own),
+            usable=usable,
         )
         if health_port:
             stack.enter_context(serve_health(health_port, lambda: supervisor.health))

@@ -13,11 +13,12 @@ from fedprikl.deployment.servers.home import Limits, ServerHome, read_card
 from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
-from fedprikl.errors import InvalidInputError, MissingExtraError
+from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Roster, Servers, SignedPlan
+from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
 from fedprikl.protocol.servers import Suite
 from fedprikl.reference import Reference
+from fedprikl.reporting import release_page
 from fedprikl.store import write_whole
 
 Folder = Annotated[Path, typer.Argument(help="The folder of this server.")]
@@ -131,7 +132,7 @@ def accept_command(
         typer.Option(help="Set the population's epsilon in this server's ledger."),
     ] = None,
 ) -> None:
-    """Takes reports of a plan from now on, if it is within this server's limits.
+    """Takes reports of a plan from now on, if it is within this server's limits and budget.
 
     A collector that runs finds the plan by itself.
 
@@ -139,13 +140,48 @@ def accept_command(
     """
     home, signed = ServerHome(folder), SignedPlan.load(plan)
     known = Reference.load(reference or plan.with_name("ref.json"))
-    task = home.accept(signed, known, None if roster is None else Roster.load(roster))
-    if budget is not None:
-        unit, delta = signed.plan.unit.kind, max(signed.plan.budget.total[1], 1e-6)
-        with Ledger.open(home.ledger) as ledger:
-            population = signed.plan.population
-            ledger.set_budget(population, epsilon=budget, delta=delta, at=now(), unit=unit)
+    who = None if roster is None else Roster.load(roster)
+    home.check(signed, known, who)
+    with Ledger.open(home.ledger) as ledger:
+        if budget is not None:
+            delta = max(signed.plan.budget.total[1], 1e-6)
+            ledger.set_budget(
+                signed.plan.population,
+                epsilon=budget,
+                delta=delta,
+                at=now(),
+                unit=signed.plan.unit.kind,
+            )
+        _check_budget(ledger, signed.plan, home.ledger)
+    task = home.accept(signed, known, who)
     say(f"server {task.number} takes reports of plan {signed.plan.fingerprint}")
+
+
+def _check_budget(ledger: Ledger, plan: Plan, path: Path) -> None:
+    """Refuses a plan whose answer this server could not pay; clients would report in vain."""
+    name, (total, _) = plan.population, plan.budget.total
+    if name not in ledger.populations():
+        say(
+            f"the population {name!r} has no budget at this server yet. Before the answer, set one "
+            f"that has epsilon {total:.4g}: `fedprikl ledger --population {name} --set-epsilon "
+            f"{total:.4g} --ledger {path}`",
+            console=notes,
+        )
+        return
+    try:
+        first = 0 if plan.is_series else None
+        times, unit = plan.charged_times(first), plan.unit.kind
+        ledger.check(name, trust_of(plan).charge([]), times=times, unit=unit)
+    except FedPriKLError as error:
+        raise InvalidInputError(
+            f"{error} The plan was not accepted: this server could not take part in its answer."
+        ) from None
+    if (left := ledger.account(name).left) < total * (1 - 1e-6):
+        say(
+            f"epsilon {left:.4g} is left for {name!r}, and all releases of the plan need "
+            f"{total:.4g}: the last ones will be refused",
+            console=notes,
+        )
 
 
 @commands.command("run")
@@ -210,7 +246,8 @@ def answer_command(
     """Closes a period and answers it together with the other servers; once and never again.
 
     Start it at all three at about the same time. A server that is not there within --wait seconds
-    is lost: then the other two release what the plan says. Both may say --without at once.
+    is lost: then the other two release what the plan says. Both may say --without at once. The
+    release and its report are in the folder `releases` of each server.
 
     Example: `fedprikl server answer srv plan.json`
     """
@@ -224,6 +261,9 @@ def answer_command(
         )
     found = take_part(home, tasks[wanted], period, wait=wait, without=without)
     settled, release = found.settled, found.release
+    plan_of = tasks[wanted].plan
+    report = home.releases / f"{release.round_id}.html"
+    write_whole(report, release_page(release, plan_of, {}, (), home.reference(plan_of)))
     if settled is None:
         say("this period was answered before: this is that release", console=notes)
     else:
@@ -242,6 +282,7 @@ def answer_command(
         print_json({"verdict": release.outcome} | release.to_dict())
     else:
         print_release(release)
+        say(f"release: {report.with_suffix('.json')}\nreport: {report}")
     exit_on_drift(release, fail_on_drift)
 
 

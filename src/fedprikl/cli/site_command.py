@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedprikl.cli.console import print_json, say
+from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import (
     Force,
     Json,
@@ -32,13 +32,24 @@ from fedprikl.cli.running import (
 )
 from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
 from fedprikl.deployment.policy import load_policy, policy_text
-from fedprikl.deployment.settings import Home, NodeSettings, data_settings, home_folder, now
+from fedprikl.deployment.settings import (
+    Home,
+    NodeSettings,
+    data_settings,
+    home_folder,
+    is_joined,
+    now,
+)
 from fedprikl.documents import to_plain
-from fedprikl.errors import InvalidInputError
+from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.records import Place, place_of
 from fedprikl.store import replace_file
 
+if TYPE_CHECKING:
+    from fedprikl.deployment.site_check import Finding
+
 HEALTH_PORT = 8470
+NEEDED = frozenset({"policy", "references", "data", "node key", "roster", "memory and log"})
 commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,7 +61,10 @@ Relay = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option(help="The site's own folder.", show_default="$FEDPRIKL_HOME or ~/.fedprikl"),
+    typer.Option(
+        help="The site's own folder.",
+        show_default="$FEDPRIKL_HOME; else site, if it joined; else ~/.fedprikl",
+    ),
 ]
 PolicyFile = Annotated[
     Path | None, typer.Option(help="The site's policy.", show_default="policy.toml of the folder")
@@ -125,9 +139,23 @@ def _place(data: str, table: str) -> Place:
 
 def _home(folder: Path | None) -> Home:
     """The site's folder, also for the processes that are started."""
+    joined = Path("site")
+    if folder is None and not os.environ.get("FEDPRIKL_HOME") and is_joined(joined):
+        usual = Home(home_folder())
+        if _is_of_a_site(usual):  # each has a memory of its own: never guess
+            raise InvalidInputError(
+                f"Both {joined} and {usual.folder} are folders of a site. Say which: --folder."
+            )
+        folder = joined
     if folder is not None:
         os.environ["FEDPRIKL_HOME"] = str(folder.resolve())
     return Home(home_folder())
+
+
+def _is_of_a_site(home: Home) -> bool:
+    """Whether a site joined, was started or wrote a policy there."""
+    files = (home.policy, home.log, home.memory, home.folder / "site.lock")
+    return is_joined(home.folder) or any(path.exists() for path in files)
 
 
 @commands.command("run")
@@ -190,7 +218,17 @@ def run(
         health_port=health_port,
         log_format=log_format,
         certificates=[start.roots],
+        usable=partial(_is_readable, start.home.policy),
     )
+
+
+def _is_readable(policy: Path) -> bool:
+    """Whether a policy can be read; a site with another answers nobody."""
+    try:
+        load_policy(policy)
+    except FedPriKLError:
+        return False
+    return True
 
 
 @commands.command("policy")
@@ -233,29 +271,45 @@ def check(
 
     Example: `fedprikl site check --folder site --data records.csv`
     """
-    from fedprikl.deployment.site_check import CheckedSite, check_site
-
     start = _Start.of(superlink, folder, policy, reference, node_key, root_certificates)
-    found = check_site(
-        CheckedSite(
-            home=start.home,
-            data=place_of(data, table),
-            relay=start.relay,
-            roots=start.roots,
-            node_key=start.node_key,
-            check_node_key=check_node_key,
-        ),
-        at=now(),
-    )
+    found = _findings(start, data, table)
     wrong = [each for each in found if each.wrong]
     if json:
         print_json({"well": not wrong, "findings": [to_plain(each) for each in found]})
     else:
         for each in found:
             say(f"{'WRONG' if each.wrong else 'ok':5} {each.what}: {each.words}")
-        say(f"{len(wrong)} things are wrong" if wrong else "nothing is wrong")
+        many = "1 thing is wrong" if len(wrong) == 1 else f"{len(wrong)} things are wrong"
+        say(many if wrong else "nothing is wrong")
     if wrong:
         raise typer.Exit(1)
+
+
+def _findings(start: _Start, data: str, table: str) -> "list[Finding]":
+    from fedprikl.deployment.site_check import CheckedSite, check_site
+
+    checked = CheckedSite(
+        home=start.home,
+        data=place_of(data, table),
+        relay=start.relay,
+        roots=start.roots,
+        node_key=start.node_key,
+        check_node_key=check_node_key,
+    )
+    return check_site(checked, at=now())
+
+
+def check_before_start(data: str, table: str, folder: Path) -> None:
+    """Says what `site check` finds wrong; refuses to start where no round could be answered."""
+    found = _findings(_Start.of("", folder, None, None, None, None), data, table)
+    wrong = [each for each in found if each.wrong]
+    for each in wrong:
+        say(f"WRONG {each.what}: {each.words}", console=notes)
+    if any(each.what in NEEDED for each in wrong):
+        raise InvalidInputError(
+            "The site was not started. The kit is unpacked: mend this, and start again. `fedprikl "
+            "site check` shows everything."
+        )
 
 
 @commands.command("requests")
@@ -295,7 +349,13 @@ def approve(
 
 
 @commands.command("deny")
-def deny(number: Number, folder: Folder = None) -> None:
+def deny(
+    number: Number,
+    folder: Folder = None,
+    yes: Annotated[  # noqa: ARG001  so that both verbs take the same words
+        bool, typer.Option("--yes", help="As of `approve`; a no is never asked about.")
+    ] = False,
+) -> None:
     """Says no to a request. A later `approve` of the same number takes it back.
 
     Example: `fedprikl site deny 1 --folder site`
@@ -305,9 +365,10 @@ def deny(number: Number, folder: Folder = None) -> None:
 
 @commands.command("log")
 def log_of(folder: Folder = None, json: Json = False) -> None:
-    """Shows what was asked of this site, what its people said, what left, and what it cost.
+    """Shows what waited for a yes, what people said, what left, and what it cost, by time.
 
-    Verifies the chain of hashes: an entry that was changed or removed is found out.
+    What the policy refused is in the lines that the running site writes. Verifies the chain of
+    hashes: an entry that was changed or removed is found out.
 
     Example: `fedprikl site log --folder site`
     """
@@ -319,25 +380,36 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
         lines = [{"number": each.number, **each.body, "hash": each.hash} for each in entries]
         print_json({"entries": lines, "spent_in_a_year": spent})
         return
-    for each in book.sent:
-        period = "" if each.period is None else f", period {each.period}"
-        say(
-            f"{each.at[:16]} {each.organiser} ({each.key[:8]}) asked, plan {each.plan[:16]}"
-            f"{period}: {each.counts:,} counts of {', '.join(each.views)} left, masked; "
-            f"cost: epsilon {each.epsilon:g}, delta {each.delta:g}"
-        )
+    told = [(each.at, _sent_words(each)) for each in book.sent]
     for each in book.requests.values():
+        words = f"request {each.number}, a {each.scope} of {each.plan[:16]}"
+        told.append((each.at, f"{each.organiser} asked for a yes: {words}"))
         if each.by:
             verb = "denied" if each.state == "denied" else "approved"
-            words = f"request {each.number}, a {each.scope} of {each.plan[:16]}"
-            say(f"{each.decided_at[:16]} {each.by} {verb} {words}")
+            told.append((each.decided_at, f"{each.by} {verb} {words}"))
+    for when, words in sorted(told):
+        say(f"{when[:16]} {words}")
     say(f"counts left {len(book.sent)} times")
     if spent is not None:
         say(f"the releases of the last 365 days cost a record epsilon {spent:.4g} at most")
 
 
+def _sent_words(sent: Any) -> str:
+    period = "" if sent.period is None else f", period {sent.period}"
+    return (
+        f"{sent.organiser} ({sent.key[:8]}) asked, plan {sent.plan[:16]}{period}: {sent.counts:,} "
+        f"counts of {', '.join(sent.views)} left, masked; cost: epsilon {sent.epsilon:g}, delta "
+        f"{sent.delta:g}"
+    )
+
+
 def _log(home: Home) -> Any:
-    """The log, which is no older than the site's memory says."""
+    """The log, which is no older than the site's memory says. Refuses a folder of no site."""
+    if not _is_of_a_site(home):
+        raise InvalidInputError(
+            f"{home.folder} is no folder of a site, so nothing is known there. Name the site's "
+            "folder: --folder."
+        )
     from fedprikl.deployment.site_log import SiteLog
     from fedprikl.deployment.site_memory import SiteMemory
 

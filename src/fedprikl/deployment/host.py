@@ -194,10 +194,29 @@ class Run:
                 "the aggregator's clock. Nothing was charged; ask again."
             )
 
-    def say_missing(self, roster: Roster | None, counted: Iterable[str]) -> None:
+    def say_missing(
+        self,
+        roster: Roster | None,
+        counted: Iterable[str],
+        why: Mapping[str, str] | None = None,
+    ) -> None:
         """Names who of the roster is not counted; whoever has the roster knows who they are."""
         if roster is not None:
-            self.host.say(not_counted_line({key.hex() for key in roster.keys} - set(counted)))
+            missing = {key.hex() for key in roster.keys} - set(counted)
+            self.host.say(not_counted_line(missing, why))
+
+    def check_everybody(
+        self, wanted: Iterable[str], there: Iterable[str], why: Mapping[str, str], *, after: str
+    ) -> None:
+        """Where all or nothing is asked, raises unless all are there. No noise was drawn yet."""
+        missing = set(wanted) - set(there)
+        if not self.settings.everybody or not missing:
+            return
+        self.host.say(not_counted_line(missing, why))
+        raise DeploymentError(
+            f"All or nothing was asked (--all), and {len(missing)} sites take no part. No noise "
+            f"was drawn, nothing was charged. {after}"
+        )
 
 
 def gather(run: Run, roster: Roster | None) -> dict[str, str]:

@@ -29,6 +29,8 @@ from fedprikl.deployment.host import Company, Host, Network, Run, gather
 from fedprikl.deployment.progress import (
     FIRST,
     cohorts_line,
+    printable,
+    reason_in_public,
     release_line,
     short_name,
     step_line,
@@ -56,6 +58,13 @@ from fedprikl.protocol import (
 from fedprikl.protocol.release import newest_head, own_releases
 from fedprikl.reference import Reference
 from fedprikl.store import locked, replace_file
+
+NOT_LEFT = "No counts have left a site: ask again."
+AFTERS = {
+    Step.ADVERTISE: NOT_LEFT,
+    Step.SHARE: NOT_LEFT,
+    Step.INPUT: "The records of the other sites stay counted: see `releases` and most-counts.",
+}
 
 
 def host_round(network: Network, settings: RoundSettings, host: Host) -> Release:
@@ -251,6 +260,7 @@ def _run_round(run: Run) -> Release:
             )
         _aggregator(run, _rehearsal(run, server, roster, rng), ledger).check_budget()
         names = gather(run, roster)
+        run.check_everybody(_wanted(names, roster), names.values(), {}, after="Ask again.")
         run.check_wanted()
         with locked(home.cohorts):  # rounds at the same time deal the same people alike
             company = Company.load(home.cohorts)
@@ -273,9 +283,10 @@ def _run_round(run: Run) -> Release:
             _drive(run, driver, current.round_id, names, roster)
             message = driver.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
-            raise ReleaseRefused(f"{error}{refusals_in_words(driver, names)}") from None
+            words = refusals_in_words(driver, names)  # first: they say what is to be done
+            raise ReleaseRefused(f"{words} {error}".strip()) from None
         finally:
-            keep_refusals(driver, current.round_id, home.refusals, host)
+            keep_refusals(run, driver, names, current.round_id)
             left = ledger.account(plan.population).left
             run.metrics.left[plan.population] = round(left, 6)
         release = server.accept(current, message, aggregator=run.signer.public)
@@ -357,12 +368,28 @@ def _drive(
         metrics.refused += count.refused
         host.say(step_line(count, seconds, names))
         run.check_wanted()
+        there, why = [names[node] for node in driver.answered], open_reasons(driver, names)
         if count.step is Step.INPUT:
-            counted = [names[node] for node in driver.answered]
-            _keep_counted(run, counted)
-            run.say_missing(roster, counted)
+            _keep_counted(run, there)
+            run.say_missing(roster, there, why)
+        if count.step in AFTERS:  # later, all counts are in
+            run.check_everybody(_wanted(names, roster), there, why, after=AFTERS[count.step])
         start = host.clock()
     run.network.check_run()
+
+
+def _wanted(names: Mapping[str, str], roster: Roster | None) -> set[str]:
+    """Whom an all-or-nothing round needs."""
+    return set(names.values()) if roster is None else {key.hex() for key in roster.keys}
+
+
+def open_reasons(driver: RoundDriver, names: Mapping[str, str]) -> dict[str, str]:
+    """Why clients took no part, by who they are; of those who said so in the open."""
+    return {
+        names[node]: reason_in_public(words)
+        for node, words in driver.refusals.items()
+        if node not in driver.confided
+    }
 
 
 def _keep_counted(run: Run, clients: Sequence[str]) -> None:
@@ -384,16 +411,28 @@ def write_release(release: Release, folder: Path) -> Path:
     return path
 
 
-def keep_refusals(driver: RoundDriver, round_id: str, folder: Path, host: Host) -> None:
+def keep_refusals(run: Run, driver: RoundDriver, names: Mapping[str, str], round_id: str) -> None:
     """Writes who took no part and why, for the aggregator's own people; they never travel on."""
     if not driver.refusals:
         return
-    path = folder / f"{round_id}.json"
+    folder = run.home.refusals
+    known = _roster_names(run) if run.plan.roster else {}
+    found = {known.get(names[node], node): words for node, words in driver.refusals.items()}
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        replace_file(path, json.dumps(driver.refusals, indent=1).encode(), mode=0o600, new=True)
+        text = json.dumps(found, indent=1).encode()
+        replace_file(folder / f"{round_id}.json", text, mode=0o600, new=True)
     except OSError as error:  # never worth a release
-        host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
+        run.host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
+
+
+def _roster_names(run: Run) -> dict[str, str]:
+    """The name of each member that has one, with the first digits of its key."""
+    lines = run.home.roster.read_text("utf-8-sig").split("\n")
+    parts = (line.split("#")[0].split() for line in lines)
+    return {
+        key: f"{printable(' '.join(name))} {short_name(key)}" for key, *name in filter(None, parts)
+    }
 
 
 def prune_refusals(folder: Path, *, before: datetime) -> int:
@@ -421,14 +460,15 @@ def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     Of the refusals that were sealed only the number, as their words may depend on records; of the
     others who was first, as `names` says, and why: the relay has seen it.
     """
-    reasons = [outcome.reason for outcome in driver.aggregator.outcomes.values() if outcome.reason]
-    words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
-    refusals, sealed = driver.refusals, len(driver.confided)
+    refusals, sealed, words = driver.refusals, len(driver.confided), ""
     if refusals:
         words += f" {len(refusals)} clients took no part"
         told = ((who, why) for who, why in refusals.items() if who not in driver.confided)
         first, why = next(told, ("", ""))
-        words += f"{FIRST}{short_name(names.get(first, first))}, because: {why}." if why else "."
+        who = f"{FIRST}{short_name(names.get(first, first))}, because: {why}"
+        words += f"{who} [{reason_in_public(why)}]." if why else "."
     if sealed:
         words += f" {sealed} of the reasons are in the aggregator's folder."
-    return words
+    reasons = [outcome.reason for outcome in driver.aggregator.outcomes.values() if outcome.reason]
+    words += f" The first cohort ended because: {reasons[0]}" if reasons else ""
+    return words.strip()

@@ -18,7 +18,8 @@ from fedprikl.protocol import Policy
 from fedprikl.protocol.client import ViewKind
 from fedprikl.protocol.series import time_zone
 
-Approve = Literal["always", "new plans", "every round"]
+Approve = Literal["always", "new plans", "every round"]  # "always": without asking anybody
+WRITTEN = {"never ask": "always"}  # the clearer word of a file for the one that is kept
 _USUAL = Policy()
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
@@ -103,6 +104,8 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
         if value in ("", []) or (isinstance(value, list) and "" in value):
             raise InvalidInputError(f"`{name}` is empty. Fill it in, or leave the line out.")
     own = {each.name: found.get(name, each.default) for name, each in names.items()}
+    if isinstance(own["approve"], str):
+        own["approve"] = WRITTEN.get(own["approve"], own["approve"])
     own = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
     try:
         file = read_fields(PolicyFile, own)
@@ -191,9 +194,10 @@ _TEXT = """\
 # run can change it. Lines with # are not in force. A name that is misspelt is refused, and so is
 # everything else until it is mended. `fedprikl report` has options of its own.
 
-# Does a person say yes first? "always": no. "new plans": once for each plan. "every round".
+# Does a person say yes first? "never ask": no ("always" means the same: it always takes part).
+# "new plans": once for each plan. "every round".
 # `fedprikl site requests` shows what waits for a yes; `fedprikl site approve` says it.
-approve = "always"
+approve = "never ask"
 
 # The most that a release may cost a record, and all releases of 365 days together.
 largest-epsilon = 1.0

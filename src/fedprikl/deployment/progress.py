@@ -18,6 +18,23 @@ if TYPE_CHECKING:  # the command of a site loads no estimation
 MARK = "[fedprikl]"
 LOST, ABSENT, NOT_COUNTED, NOBODY = "; lost: ", "; absent: ", "not counted: ", "nobody"
 FIRST = ", the first of them "  # who refused
+# What a refusal in the open has in it, and what people are told: these words and no others, so that
+# nothing about a record can be among them.
+REASONS = (
+    ("waits for a person", "waits for a person at the site to say yes"),
+    ("said no", "a person at the site said no"),
+    ("it answers from", "answers at other hours only"),
+    ("exceed the limits", "its policy allows less: largest-epsilon, largest-delta"),
+    ("releases of a year", "its policy allows less: largest-epsilon-per-year"),
+    ("another roster", "has another roster: stop it, and start it with the newest kit"),
+    ("about the reference", "lacks the reference: stop it, and start it with the newest kit"),
+    ("most-counts", "its policy allows no further count: most-counts"),
+    ("(releases)", "was counted as often as the plan says: releases"),
+    ("newer plan", "knows a newer plan"),
+    ("not set up", "is not set up; its own log says why"),
+    ("Flower reports error", "lost"),
+)
+REFUSES = "refuses; its own log says why"
 DIGITS, MOST_NAMES = 12, 20  # of a key that are shown, and how many clients a line names
 _RELEASE, _FAILURE = "release: ", "no release: "
 _ESCAPES = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")  # colours, the cursor
@@ -66,12 +83,24 @@ def _some(mark: str, names: list[str]) -> str:
     return f"{mark}{', '.join(names[:MOST_NAMES])}{more}" if names else ""
 
 
-def not_counted_line(keys: Iterable[str]) -> str:
-    """Who of a roster is not in the sums, all of them: absent, refused and lost, not told apart.
+def reason_in_public(words: str) -> str:
+    """The entry of the public list for a refusal in the open.
 
-    The relay knows it anyway, from whom the aggregator goes on asking.
+    >>> reason_in_public("it waits for a person at this site to say yes; ask again later")
+    'waits for a person at the site to say yes'
     """
-    names = sorted(map(short_name, keys))
+    return next((told for part, told in REASONS if part in words), REFUSES)
+
+
+def not_counted_line(keys: Iterable[str], why: Mapping[str, str] | None = None) -> str:
+    """Who of a roster is not in the sums, all of them: absent, refused and lost.
+
+    The relay knows it anyway, from whom the aggregator goes on asking. `why`: of those who refused
+    in the open, which the relay has read; a sealed refusal has none.
+    """
+    names = [
+        short_name(key) + (f" ({why[key]})" if why and key in why else "") for key in sorted(keys)
+    ]
     return f"{MARK} {NOT_COUNTED}{', '.join(names) or NOBODY}"
 
 

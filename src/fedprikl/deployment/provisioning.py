@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from fedprikl.deployment.policy import policy_text
-from fedprikl.deployment.settings import Home
+from fedprikl.deployment.settings import Home, is_joined
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.documents import (
     Format,
@@ -195,11 +195,16 @@ class Federation:
         return cls(folder=folder.resolve(), name=name, relay=relay, sites=sites)
 
 
-def found(folder: Path, *, name: str, relay: str, reference: Path) -> Federation:
-    """A new federation with the organiser's and the aggregator's keys; the relay's are there."""
+def check_new(folder: Path, name: str) -> None:
+    """Refuses a folder that holds a federation, and what is no name."""
     _check_name(name)
     if (folder / "federation.json").exists():
         raise InvalidInputError(f"{folder} holds a federation already. {UNCHANGED}")
+
+
+def found(folder: Path, *, name: str, relay: str, reference: Path) -> Federation:
+    """A new federation with the organiser's and the aggregator's keys; the relay's are there."""
+    check_new(folder, name)
     made = Federation(folder=folder.resolve(), name=name, relay=relay)
     made.home.folder.mkdir(mode=0o700, exist_ok=True)
     SigningKey.load_or_create(folder / "organiser.pem")
@@ -254,7 +259,7 @@ def join(path: Path, folder: Path) -> tuple[str, str, str]:
     own = Membership(
         federation=body.federation, relay=body.relay, organiser=organiser, site=body.site
     )
-    if (folder / "member.json").exists() and load_membership(folder).organiser != organiser:
+    if is_joined(folder) and load_membership(folder).organiser != organiser:
         raise InvalidInputError(
             f"{folder} belongs to a site of another organiser. Use another folder. {UNCHANGED}"
         )
@@ -384,7 +389,7 @@ def unpack(path: Path, folder: Path) -> Membership:
 def load_membership(folder: Path) -> Membership:
     """What a site remembers of its federation."""
     path = folder / "member.json"
-    if not path.exists():
+    if not is_joined(folder):
         raise InvalidInputError(
             f"{folder} is no folder of a site that joined. Begin with `fedprikl federation join`."
         )

@@ -21,7 +21,7 @@ Setting = TypeVar("Setting", str, bool, int, float)
 NO_PERIOD = -1  # a run config has no null
 OF_A_RUN = frozenset(
     {"clients", "deadline", "grace", "period", "plan", "previous", "request", "step-timeout"}
-    | {"home", "signer", "wait"}
+    | {"everybody", "home", "signer", "wait"}
 )
 OF_A_SITE = frozenset({"data", "identity", "ledger", "policy", "reference", "roster", "table"})
 OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
@@ -30,6 +30,11 @@ OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
 def home_folder() -> Path:
     """The folder of this host: $FEDPRIKL_HOME, else ~/.fedprikl."""
     return Path(os.environ.get("FEDPRIKL_HOME") or Path.home() / ".fedprikl")
+
+
+def is_joined(folder: Path) -> bool:
+    """Whether `fedprikl federation join` made this folder of a site."""
+    return (folder / "member.json").exists()
 
 
 def now() -> str:
@@ -129,6 +134,7 @@ class RoundSettings:
     previous: str = ""  # fingerprint of the release before it; empty: it is the first
     deadline: datetime | None = None  # when whoever asked stops waiting
     signer: str = ""  # the public key whose release whoever asked accepts; empty: any
+    everybody: bool = False  # no release unless all of the roster are counted
 
     @classmethod
     def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":
@@ -160,6 +166,7 @@ class RoundSettings:
             previous=_digits(config, "previous", "the fingerprint of a release, " + _OR_EMPTY),
             deadline=_instant(config, "deadline"),
             signer=_digits(config, "signer", "a public key, " + _OR_EMPTY),
+            everybody=_read(config, "everybody", False),
         )
 
 

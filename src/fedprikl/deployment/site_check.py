@@ -6,13 +6,14 @@ Reads no record: the files of the records are opened, and their columns compared
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from fedprikl.deployment.policy import SitePolicy, load_policy
-from fedprikl.deployment.settings import Home
+from fedprikl.deployment.settings import Home, is_joined
 from fedprikl.deployment.site_log import SiteLog
-from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.deployment.tls import (
     CLOCKS,
     certificate_words,
@@ -32,6 +33,7 @@ from fedprikl.records.sources import EVER, data_files
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
+KIT = "It comes with the organiser's kit: `fedprikl federation start kit.json --check`."
 ROOM = 200e6  # bytes that a site should have left
 
 
@@ -92,9 +94,8 @@ def _policy(home: Home) -> Iterator[str]:
 def _references(home: Home) -> Iterator[str]:
     files = home.reference_files()
     if not files:
-        raise InvalidInputError(
-            f"There is no reference in {home.folder}. Put the organiser's there, as ref.json."
-        )
+        advice = KIT if is_joined(home.folder) else "Put the organiser's there, as ref.json."
+        raise InvalidInputError(f"There is no reference in {home.folder}. {advice}")
     for fingerprint in _distinct(home):
         yield f"{fingerprint[:16]} can be read"
 
@@ -123,6 +124,9 @@ def _node_key(site: CheckedSite) -> Iterator[str]:
 
 def _roster(home: Home) -> Iterator[str]:
     if not home.roster.exists():
+        if load_policy(home.policy).limits.require_roster:
+            advice = KIT if is_joined(home.folder) else "Put the organiser's there, as roster.txt."
+            raise InvalidInputError(f"There is none, and the policy requires one. {advice}")
         yield "there is none: plans with a roster are refused"
         return
     roster = Roster.load(home.roster)
@@ -135,7 +139,11 @@ def _roster(home: Home) -> Iterator[str]:
             "The roster does not have this site's identity: it was not admitted, or was removed. "
             "Ask the organiser."
         )
-    yield f"{len(roster)} sites, this one among them"
+    since = datetime.fromtimestamp(home.roster.stat().st_mtime, UTC)
+    yield (
+        f"{len(roster)} sites, this one among them, as of {since:%Y-%m-%d}; of later changes a "
+        "site knows by a new kit only"
+    )
 
 
 def _relay(site: CheckedSite, *, at: str) -> Iterator[str]:
@@ -173,20 +181,38 @@ def _known(site: CheckedSite) -> dict[str, SignedPlan]:
     """The plans that were brought here or asked before, by fingerprint."""
     found = {each.plan.fingerprint: each for each in site.home.known_plans().values()}
     log = SiteLog(site.home.log)
-    for request in log.read().requests.values():
-        found.setdefault(request.plan, log.plan_of(request.document))
+    book = log.read()
+    asked = [(each.plan, each.document) for each in book.requests.values()]
+    for plan, document in asked + [(each.plan, each.document) for each in book.sent]:
+        found.setdefault(plan, log.plan_of(document))
+    return found
+
+
+def _newest(site: CheckedSite, known: dict[str, SignedPlan]) -> dict[tuple[str, str], int]:
+    """The newest serial number of each organiser and population, of plans here or asked before."""
+    memory = site.home.memory
+    found = dict(read_memory(memory).serials) if memory.exists() else {}
+    for each in known.values():
+        serial = each.plan.validity.serial
+        found[each.lineage] = max(serial, found.get(each.lineage, serial))
     return found
 
 
 def _plans(site: CheckedSite, *, at: str) -> Iterator[Finding]:
     try:
         known = _known(site)
+        newest = _newest(site, known)
     except (FedPriKLError, OSError) as error:
         yield Finding("plans", True, str(error))
         return
     if not known:
         yield Finding("plans", False, "none is known here yet")
     for fingerprint, signed in known.items():
+        serial = newest[signed.lineage]
+        if signed.plan.validity.serial < serial:
+            words = f"replaced by a plan with the serial {serial}: it is not answered any more"
+            yield Finding(f"plan {fingerprint[:16]}", False, words)
+            continue
         yield from _looked(f"plan {fingerprint[:16]}", partial(_plan, site, signed, at=at))
 
 
@@ -202,7 +228,8 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     own = Roster.load(home.roster).fingerprint if home.roster.exists() else ""
     if plan.roster and plan.roster != own:
         raise PolicyRefusal(
-            f"the plan names the roster {plan.roster[:16]}, and this site has {own[:16] or 'none'}"
+            f"the plan names the roster {plan.roster[:16]}, and this site has {own[:16] or 'none'}."
+            " Stop the site, and start it with the newest kit"
         )
     if policy.limits.require_roster and not plan.roster:
         raise PolicyRefusal("the plan names no roster, and this client insists on one")

@@ -25,6 +25,7 @@ from fedprikl.errors import DeploymentError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a dead process is started again
 SETTLED = 60.0  # seconds after which a process counts as well
+STAYED = 2.0  # seconds that a process has to live before anybody is told that all is ready
 STOPPING = 10.0  # seconds that all processes together have to end
 LOOK = 0.2  # seconds between two looks at them
 SILENT = 60.0  # seconds without a sign of life after which a process is not well
@@ -91,21 +92,38 @@ class Supervisor:
         *,
         hear: Callable[[str, str], None] | None = None,
         chore: Callable[[], None] = lambda: None,
+        usable: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`hear` is handed each line of each child; `chore` is done at first, and every hour."""
+        """`hear` is handed each line of each child; `chore` is done at first, and every hour.
+
+        `usable`: whether what the children need besides each other is in order.
+        """
         self.children, self._say, self._stopping = children, say, False
-        self._hear, self._chore = hear, chore
+        self._hear, self._chore, self._usable, self._ready = hear, chore, usable, False
 
     @property
     def health(self) -> dict[str, object]:
         """What a health endpoint tells: no more than which processes run."""
         return {
-            "well": bool(self.children) and all(child.is_well for child in self.children),
+            "well": self._is_well,
             "processes": {
                 child.name: {"well": child.is_well, "restarts": child.restarts}
                 for child in self.children
             },
         }
+
+    @property
+    def _is_well(self) -> bool:
+        running = bool(self.children) and all(child.is_well for child in self.children)
+        return running and self._usable()
+
+    def _say_ready(self) -> None:
+        """Once: what was said before about processes that do not answer yet is over."""
+        now = time.monotonic()
+        stayed = all(now - child.started > STAYED for child in self.children)
+        if not self._ready and stayed and self._is_well:
+            self._ready = True
+            self._say("ready: all processes run and answer each other; waiting for rounds")
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT; every child has ended when this returns."""
@@ -118,6 +136,7 @@ class Supervisor:
                     next_chore += HOUR
                 for child in self.children:
                     self._look_after(child)
+                self._say_ready()
                 time.sleep(LOOK)
         finally:
             self._end_all()

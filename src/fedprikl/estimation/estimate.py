@@ -16,7 +16,7 @@ from fedprikl.estimation.noisy_counts import (
     CountNoise,
     CountsDesign,
     NoisyCounts,
-    estimate_noisy_counts,
+    read_noisy_counts,
 )
 from fedprikl.estimation.outcome import Verdict
 from fedprikl.estimation.scoring import AskedNumber, BatchCounts, Terms
@@ -37,7 +37,7 @@ from fedprikl.estimation.verdict import (
 from fedprikl.privacy import Mechanism, NoiseSource, PrivacyStatement
 from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
-POPULATIONS, RESAMPLES = 200, 20  # that tell what no drift gives
+POPULATIONS, DRAWS = 200, 20  # that tell what no drift gives
 COMPARED = 40  # populations that tell how well a value and counts estimate
 TINY = 1e-300
 MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
@@ -236,18 +236,25 @@ class Number:
     noise_sd: float | None = None  # of the noise in it, where it is known
 
 
-def counts_number(
-    points: QueryPoints, noisy: NoisyCounts, score: Score, rng: np.random.Generator
-) -> Number:
-    """As noisy counts tell it. `rng` serves the debiasing only."""
+def counts_numbers(
+    points: QueryPoints, noisy: NoisyCounts, scores: tuple[Score, ...], rng: np.random.Generator
+) -> tuple[Number, ...]:
+    """As noisy counts tell them. `rng` serves to draw what the counts were before noise."""
     design = CountsDesign.of(points, noisy)
-    value, noise_sd = estimate_noisy_counts(points, noisy, score=score, rng=rng)
 
-    def simulated(_model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
-        return design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES)[:, None]
+    def simulated(score: Score, _model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
+        return design.simulate(counts, scores=[score], rng=rng, draws=DRAWS).T
 
-    limits = partial(counts_interval, points, noisy, value, score=score)
-    return Number(value=value, limits=limits, simulated=simulated, noise_sd=noise_sd)
+    found = read_noisy_counts(points, noisy, scores=scores, rng=rng)
+    return tuple(
+        Number(
+            value=value,
+            limits=partial(counts_interval, points, noisy, value, score=score, scores=scores),
+            simulated=partial(simulated, score),
+            noise_sd=noise_sd,
+        )
+        for score, (value, noise_sd) in zip(scores, found, strict=True)
+    )
 
 
 def value_number(
@@ -297,7 +304,7 @@ def clamped(value: float, *ranges: tuple[float, float] | None) -> float:
 
 def mean_without_drift(number: Number, possible: tuple[float, float], model: NoDrift) -> float:
     """What a number that is clamped into its range is on average, if nothing has drifted."""
-    each = RESAMPLES * (len(model.pi) + 1)
+    each = DRAWS * (len(model.pi) + 1)
     populations = min(POPULATIONS, max(10, MOST // each))
     parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
     rng = public_simulation()
@@ -317,12 +324,13 @@ def estimates_from_counts(
 ) -> tuple[Estimate, ...]:
     """An estimate for each score, with its interval; one statistic for the verdict on all.
 
-    `rng` serves the debiasing only; it never makes release noise.
+    `rng` serves to draw what the counts were before noise; it never makes release noise.
     """
     statistic = variation_statistic(CountsDesign.of(points, noisy), np.array(noisy.counts))
     found = []
-    for score in scores:
-        number, possible = counts_number(points, noisy, score, rng), possible_values(score, points)
+    numbers = counts_numbers(points, noisy, tuple(scores), rng)
+    for score, number in zip(scores, numbers, strict=True):
+        possible = possible_values(score, points)
         found.append(
             Estimate(
                 method=method,
@@ -353,12 +361,9 @@ def beside_counts(
     if statistic is None or statistic.score is None:
         return found
     score, points = statistic.score.plain, statistic.points
-    number = combined(
-        value_number(found.value, statistic, found.limits),
-        counts_number(points, noisy, score, rng),
-        score,
-        CountsDesign.of(points, noisy),
-    )
+    value = value_number(found.value, statistic, found.limits)
+    (counted,) = counts_numbers(points, noisy, (score,), rng)
+    number = combined(value, counted, score, CountsDesign.of(points, noisy))
     return replace(
         found,
         value=number.value,
@@ -397,8 +402,10 @@ def answers_from_counts(
     ('tv', 0.04, 0.006)
     """
     points, noisy, model, found = view.points, view.noisy, view.model, []
-    for score in (each.plain for each in scores):
-        number, noise = counts_number(points, noisy, score, public_simulation()), mechanism
+    plain = tuple(each.plain for each in scores)
+    numbers = counts_numbers(points, noisy, plain, public_simulation())
+    for score, number in zip(plain, numbers, strict=True):
+        noise = mechanism
         for each in values:
             if each.score is not None and each.score.target == score.target and each.mechanism:
                 asked, own = AskedNumber(points, each.records, each.score), each.observed(model)

@@ -37,10 +37,12 @@ from fedprikl.search import bisect_whole
 DISTANCES = 24  # numbers of records that are looked at; the ones between are bounded by the next
 GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
-PLAUSIBLE = 120  # populations of each kind that noisy counts do not rule out
-RESAMPLES = 10  # of the debiasing of each
+# Populations of each kind that noisy counts do not rule out: errors of many cells are alike, so of
+# more cells in all than this there are fewer, but never fewer than the last number.
+PLAUSIBLE, PLAUSIBLE_CELLS, LEAST_PLAUSIBLE = 120, 20_000, 16
+DRAWS = 16  # of what the counts of each were before noise
 CAUTION = 0.5  # of the tails of their errors: the true population need not be one of these
-STRETCH = 1.25  # of the lower end where noise dominates some counts
+STRETCH = 1.4  # of the upper end where noise dominates some counts
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
@@ -209,24 +211,36 @@ def plausible_counts(
 
     Each kind is (populations, points):
 
-    - the noisy counts with noise of the same law once more, shrunken like counts with twice the
-      noise: what each count may have been;
-    - counts with the least error each (`shrink_counts` with a power of 1), which vary less;
+    - what each count may have been before the noise, and the out-of-domain count with noise of the
+      same law once more: some records outside all cells may be hidden by it;
+    - the noisy counts with noise once more, unless it dominates some: one cell may be unlike all
+      others;
     - the first with all cells empty that may be (`maybe_empty`), as when a kind of record is gone.
     """
     counts, outside = np.array([noisy.counts]), np.array([noisy.out_of_domain])
-    on_counts, on_outside = design.draw_noise(rng, 2 * PLAUSIBLE)
-    varied = counts + on_counts
-    likeliest = design.project(varied, outside + on_outside)
-    found = design.shrunken(varied, likeliest, times=2.0)
-    same = np.repeat(counts, PLAUSIBLE, axis=0)
-    kinds = [found, design.shrunken(same, likeliest[:PLAUSIBLE], power=1.0)]
-    empty = maybe_empty(design, counts[0])
+    number = plausible_number(counts.size)
+    on_counts, on_outside = design.draw_noise(rng, 2 * number)
+    parts = np.array_split(outside + on_outside, design.pieces(2 * number, 1))
+    found = np.concatenate(
+        [
+            design.before_noise(np.repeat(counts, len(part), axis=0), part, rng=rng, draws=1)[:, 0]
+            for part in parts
+        ]
+    )
+    kinds, empty = [found], maybe_empty(design, counts[0])
+    if not design.noise_dominated:
+        varied = counts + on_counts[:number], outside + on_outside[:number]
+        kinds.append(design.project(*varied))
     if 0 < empty.size < counts.size:
-        some = found[:PLAUSIBLE].copy()
+        some = found[:number].copy()
         some[:, empty] = -np.inf
-        kinds.append(project_counts(some, found[:PLAUSIBLE].sum(axis=1, keepdims=True)))
+        kinds.append(project_counts(some, found[:number].sum(axis=1, keepdims=True)))
     return [whole_counts(each, rng) for each in kinds]
+
+
+def plausible_number(cells: int) -> int:
+    """How many populations of each kind are simulated for so many cells."""
+    return max(LEAST_PLAUSIBLE, min(PLAUSIBLE, PLAUSIBLE_CELLS // cells))
 
 
 def maybe_empty(design: CountsDesign, counts: Floats) -> Ints:
@@ -244,27 +258,51 @@ def maybe_empty(design: CountsDesign, counts: Floats) -> Ints:
     return np.asarray(order[: int(np.flatnonzero(within).max(initial=-1)) + 1])
 
 
+@cached_by_value(4)  # the same for every score of a view
+def plausible_errors(
+    points: QueryPoints, noisy: NoisyCounts, scores: tuple[Score, ...]
+) -> list[tuple[Floats, Floats]]:
+    """Divergences of plausible populations, and errors of what noisy counts would tell of them.
+
+    A pair for each kind of `plausible_counts`, (scores, populations) both.
+    """
+    design, rng, found = CountsDesign.of(points, noisy), np.random.default_rng(SEED), []
+    for counts in plausible_counts(design, noisy, rng):
+        truths = np.array([design.weighted(counts, score) for score in scores])
+        errors = design.simulate(counts, scores=scores, rng=rng, draws=DRAWS) - truths
+        chosen = np.array([sampling_variance(points, score) for score in scores])[:, None]
+        errors += np.sqrt(chosen * np.maximum(truths, 0.0)) * rng.standard_normal(truths.shape)
+        found.append((truths, errors))
+    return found
+
+
 def plausible_interval(
-    points: QueryPoints, noisy: NoisyCounts, value: float, *, score: Score, level: float
+    points: QueryPoints,
+    noisy: NoisyCounts,
+    value: float,
+    *,
+    score: Score,
+    scores: tuple[Score, ...],
+    level: float,
 ) -> tuple[float, float]:
     """The value less errors of plausible populations: the widest quantiles of several kinds.
 
-    The kinds are those of `plausible_counts`, the first in two halves: smaller and larger D. Where
-    noise is small they hardly differ. Where it dominates some counts, no kind is quite like the
-    truth, and the value tends to be too large: there the lower end is `STRETCH` times as far.
+    The kinds are those of `plausible_counts`, the first in two halves: smaller and larger D.
+    `score` is one of the `scores` that are read off the same counts. Where noise dominates some
+    counts, drift that only they show is partly hidden from the value and from all kinds: there the
+    upper end is `STRETCH` times as far.
     """
-    design, rng = CountsDesign.of(points, noisy), np.random.default_rng(SEED)
-    sampling, tail = sampling_variance(points, score), CAUTION * (1 - level) / 2
-    seen = max(tail, 1 / PLAUSIBLE)  # errors beyond are taken to fall off like Laplace noise
+    tail = CAUTION * (1 - level) / 2
+    seen = max(
+        tail, 1 / plausible_number(len(points))
+    )  # errors beyond are taken to fall off like Laplace noise
     further = math.log(2 * tail) / math.log(2 * seen)
-    ends = []
-    for number, counts in enumerate(plausible_counts(design, noisy, rng)):
-        truths = design.weighted(counts, score)
-        errors = design.simulate(counts, score=score, rng=rng, resamples=RESAMPLES) - truths
-        errors += np.sqrt(sampling * np.maximum(truths, 0.0)) * rng.standard_normal(len(truths))
-        halves = np.array_split(np.argsort(truths, kind="stable"), 2 if number == 0 else 1)
-        ends += [further * np.quantile(errors[half], [seen, 1 - seen]) for half in halves]
-    low, high = np.min(ends), np.max(ends) * (STRETCH if design.noise_dominated else 1.0)
+    ends, place = [], scores.index(score)
+    for number, (truths, errors) in enumerate(plausible_errors(points, noisy, scores)):
+        halves = np.array_split(np.argsort(truths[place], kind="stable"), 2 if number == 0 else 1)
+        ends += [further * np.quantile(errors[place, half], [seen, 1 - seen]) for half in halves]
+    stretch = STRETCH if CountsDesign.of(points, noisy).noise_dominated else 1.0
+    low, high = np.min(ends) * stretch, np.max(ends)
     return value - max(float(high), 0.0), value - min(float(low), 0.0)
 
 
@@ -351,9 +389,10 @@ def counts_interval(
     value: float,
     *,
     score: Score,
+    scores: tuple[Score, ...] = (),
     level: float = 0.95,
 ) -> Interval | None:
-    """Of a divergence read off noisy counts: measured.
+    """Of a divergence read off noisy counts, beside those of all `scores`: measured.
 
     The logarithm of a noisy count is biased, by an amount that depends on the true count. The
     counts are public and rule out most populations; `plausible_counts` has some of the others.
@@ -361,7 +400,9 @@ def counts_interval(
     """
     if not _is_known(score, level) or points.batches > 1:
         return None
-    low, high = plausible_interval(points, noisy, value, score=score, level=level)
+    low, high = plausible_interval(
+        points, noisy, value, score=score, scores=scores or (score,), level=level
+    )
     return Interval(_clipped(low, high, _largest(points, score)))
 
 

@@ -17,11 +17,13 @@ from fedprikl.checks import (
 )
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.scoring import Terms
-from fedprikl.estimation.worlds import Cells, population_counts
+from fedprikl.estimation.worlds import Cells, population_counts, with_rest
 from fedprikl.reference import QueryPoints, Spread
 
 SEED = 6_2024
 CHUNK = 2**21  # entries of the largest array: 16 MB
+TINY = 1e-300
+KEPT = 1 - 1e-12  # of a P: else rounding decides whether there is a rest, whose draw takes a number
 SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
 
 
@@ -77,33 +79,44 @@ class NoDrift:
         total = np.bincount(self.term, self.records[self.batch], minlength=len(self.pi))
         return total.astype(np.int64)
 
-    def counts(self, draws: int, rng: np.random.Generator) -> Ints:
+    def counts(self, draws: int, rng: np.random.Generator, examples: Floats | None = None) -> Ints:
         """h_j of `draws` populations without drift: (draws, terms).
 
-        Cost: about a quarter of a microsecond per draw and question.
+        `examples` are drifts, P / Pi of the terms, one a row: then as many populations of each.
+        Cost: about a tenth of a microsecond per draw and question.
         """
-        if isinstance(self.spread, Spread):
-            return self._spread_counts(self.spread, draws, rng)
-        drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
+        p = self.pi[None] if examples is None else self._drifted(examples)
+        each, spread = draws // len(p), self.spread
+        drawn = np.zeros((each * len(p), len(self.pi)), dtype=np.int64)
+        # Each batch has its own numbers: how many another one takes depends on the drift.
+        seeds = rng.integers(2**62, size=len(self.records)) if isinstance(spread, Spread) else ()
         for t, records in enumerate(self.records.tolist()):
             terms = self.term[self.batch == t]
             if not len(terms):
                 continue
-            pi = self.pi[terms]
-            cells = np.append(pi, max(0.0, 1 - math.fsum(pi.tolist())))  # the rest, as one cell
-            for size, groups in group_sizes(records, self.spread):
-                drawn[:, terms] += size * multinomial(groups, cells, draws, rng)[:, :-1]
+            if isinstance(spread, Spread):
+                cells, clients = Cells.of(self.cells[terms], self.pi[terms]), spread.clients[t]
+                rows = None if examples is None else with_rest(p[:, terms]).repeat(each, axis=0)
+                own = np.random.default_rng(int(seeds[t]))
+                drawn[:, terms] += population_counts(
+                    spread, cells, records, clients, len(drawn), own, rows
+                )
+                continue
+            for place, pi in enumerate(p[:, terms]):
+                cells_of = np.append(pi, max(0.0, 1 - math.fsum(pi.tolist())))  # the rest, as one
+                part = drawn[place * each : (place + 1) * each]
+                for size, groups in group_sizes(records, spread):
+                    part[:, terms] += size * multinomial(groups, cells_of, each, rng)[:, :-1]
         return drawn
 
-    def _spread_counts(self, spread: Spread, draws: int, rng: np.random.Generator) -> Ints:
-        drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
-        for t, records in enumerate(self.records.tolist()):
-            terms = self.term[self.batch == t]
-            if len(terms):
-                cells = Cells.of(self.cells[terms], self.pi[terms])
-                clients = spread.clients[t]
-                drawn[:, terms] += population_counts(spread, cells, records, clients, draws, rng)
-        return drawn
+    def _drifted(self, examples: Floats) -> Floats:
+        """P of the terms. Large ratios of few sampled cells may exceed 1 together."""
+        chances = self.pi * examples
+        asked = [
+            chances[:, self.term[self.batch == t]].sum(axis=1) for t in range(len(self.records))
+        ]
+        most = np.maximum(np.max(asked, axis=0), 1.0)[:, None]
+        return np.asarray(np.maximum(KEPT * chances / most, TINY))  # a probability is above 0
 
     @property
     def design_effect(self) -> float | None:

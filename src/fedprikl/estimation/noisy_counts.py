@@ -6,7 +6,6 @@ Noisy counts are public. Everything here, and any other divergence, is free of p
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -15,90 +14,22 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.documents import LARGEST
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.before_noise import BeforeNoise
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism, laplace_variance
 from fedprikl.reference import QueryPoints, Spread
 
-CELLS = 20  # of a group, at least: their variance is estimated
-SURE = 4.0  # deviations of its noise that the count of a group has, at least: so is their mean
+DRAWS, LEAST_DRAWS = 100, 20  # of what counts may have been before noise
+FEWER = 400_000  # draws times cells, above which fewer draws will do
+PIECE, LAWS = 2_000_000, 60  # numbers at a time; for every cell, beside its draws
 TINY = 1e-9
 WHOLE = 1e-9  # of probability: what may be left out of all cells
+NORMALS = 3  # normal laws that stand for Laplace noise
 DOMINATED = 0.5  # noise on a count, in shares of the count expected without drift
-FEW = 0.01  # of the weight of all points: if the noise dominates fewer, projected counts will do
+SOME = 0.01  # of the weight of all points
 MANY = 13  # sums whose noise is taken as normal
 BELIEVED = 1.5, 3.5  # noise scales: fewer out-of-domain records are taken as none, more as they are
-
-
-def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
-    """Cells from the least expected count to the largest, and where among them each group begins.
-
-    From what is public alone: counts expected without drift, and variances of the noise.
-
-    >>> order, begins = noise_groups(np.arange(100.0, 0.0, -1.0), np.full(100, 4.0))
-    >>> order[:3].tolist(), begins.tolist()
-    ([99, 98, 97], [0, 20, 40, 60, 80])
-    """
-    order = np.argsort(expected, kind="stable")
-    counts, noise = (list(accumulate(each[order].tolist())) for each in (expected, variances))
-    begins, before, blur = [0], 0.0, 0.0
-    for cell, (count, variance) in enumerate(zip(counts, noise, strict=True), start=1):
-        known = count - before >= SURE * (variance - blur) ** 0.5
-        if known and cell - begins[-1] >= CELLS and len(order) - cell >= CELLS:
-            begins.append(cell)
-            before, blur = count, variance
-    return order, np.array(begins)
-
-
-def shrink_counts(
-    counts: Floats,
-    expected: Floats,
-    variances: Floats,
-    groups: tuple[Ints, Ints],
-    *,
-    power: float = 0.5,
-) -> Floats:
-    """The counts drawn in towards the mean ratio of their group, (releases, cells).
-
-    In a group, h / `expected` has a mean m, itself drawn in towards 1 by as much as noise explains,
-    and a variance V beyond that of the noise, s^2 = variance / expected^2. V is at least
-    m / expected, which whole records have without any drift. A count becomes
-
-        m expected + sqrt(V / (V + s^2)) (h - m expected),
-
-    so that the results vary like counts without noise. With a `power` of 1 instead of the root,
-    which gives each count its least error, they vary less (Louis 1984, JASA 79: 393-398). Not
-    negative only after a projection.
-
-    >>> rng, expected, noise = np.random.default_rng(1), np.full(4000, 100.0), np.full(4000, 144.0)
-    >>> held = rng.poisson(expected)
-    >>> noisy = held + rng.normal(0.0, 12.0, (1, 4000))
-    >>> found = shrink_counts(noisy, expected[None], noise, noise_groups(expected, noise))
-    >>> round(noisy.std()), round(found.std()), round(held.std())
-    (16, 11, 10)
-    """
-    order, begins = groups
-    h, e, noise = counts[:, order], np.maximum(expected[:, order], TINY), variances[order]
-    sizes = np.diff(begins, append=len(order))
-
-    def of_group(values: Floats) -> Floats:
-        """Sums."""
-        return np.asarray(np.add.reduceat(values, begins, axis=1))
-
-    def of_cell(values: Floats) -> Floats:
-        """Those of its group."""
-        return np.repeat(values, sizes, axis=1)
-
-    whole = of_group(e)
-    off = of_group(h) / whole - 1
-    chance = (of_group(np.broadcast_to(noise, e.shape)) + whole) / whole**2
-    mean = of_cell(np.maximum(1 + off * np.maximum(1 - chance / np.maximum(off**2, TINY), 0), 0))
-    blur, sampling = noise / e**2, mean / e
-    weights = (blur + 1 / e) ** -2
-    beyond = of_group(weights * ((h / e - mean) ** 2 - blur - sampling)) / of_group(weights)
-    own = of_cell(np.maximum(beyond, 0)) + sampling
-    found = np.empty_like(h)
-    found[:, order] = mean * e + (own / (own + blur)) ** power * (h - mean * e)
-    return found
 
 
 def whole_counts(counts: Floats, rng: np.random.Generator) -> Floats:
@@ -146,6 +77,21 @@ class CountNoise:
     def fourth_cumulant(self) -> float:
         """Of s Laplace variables of variance v: 3 s v^2, leaving out s v of whole numbers."""
         return 0.0 if self.scale is None else 3 * self.sd**2 * laplace_variance(self.scale)
+
+    @property
+    def normals(self) -> tuple[Floats, Floats]:
+        """Variances and weights of normal laws that are together like the noise.
+
+        A sum of s Laplace variables is normal with a variance that has a Gamma law of shape s.
+
+        >>> variances, weights = CountNoise(sd=3.0, scale=2.1).normals
+        >>> round(float(variances @ weights), 6)
+        9.0
+        """
+        if self.scale is None:
+            return np.full(NORMALS, self.sd**2), np.full(NORMALS, 1 / NORMALS)
+        nodes, weights = scipy.special.roots_genlaguerre(NORMALS, self.variables - 1)
+        return self.sd**2 / self.variables * np.asarray(nodes), np.asarray(weights / sum(weights))
 
     def __str__(self) -> str:
         kind = "normal" if self.scale is None else "discrete Laplace"
@@ -312,7 +258,7 @@ class CountsDesign:
         points = self.points
         expected = self.records[points.batch] * points.pi
         dominated = self.noise_sd[points.batch] > DOMINATED * expected
-        return bool(np.sum(points.weights[dominated]) > FEW * np.sum(points.weights))
+        return bool(np.sum(points.weights[dominated]) > SOME * np.sum(points.weights))
 
     def likely_outside(self, counts: Floats, outside: Floats) -> Floats:
         """Out-of-domain records of each batch, (releases, batches), as far as noise lets tell.
@@ -359,77 +305,106 @@ class CountsDesign:
         (found,) = self.project(np.array([noisy.counts]), np.array([noisy.out_of_domain]))
         return np.asarray(found)
 
-    def debias(
+    def read(
+        self,
+        counts: Floats,
+        outside: Floats,
+        *,
+        scores: Sequence[Score],
+        rng: np.random.Generator,
+        draws: int = DRAWS,
+    ) -> tuple[Floats, Floats]:
+        """Divergences before noise, as many releases tell them: means and standard deviations.
+
+        (scores, releases) each, over draws of what the counts may have been. `counts` and `outside`
+        are those of `project`.
+        """
+        draws = min(draws, max(LEAST_DRAWS, FEWER // len(self.points)))
+        pieces = self.pieces(len(counts), draws)
+        parts = (np.array_split(each, pieces) for each in (counts, outside))
+        found = np.concatenate(
+            [
+                [self.weighted(before, score) for score in scores]
+                for before in (
+                    self.before_noise(*part, rng=rng, draws=draws)
+                    for part in zip(*parts, strict=True)
+                )
+            ],
+            axis=1,
+        )
+        return found.mean(axis=2), found.std(axis=2)
+
+    def pieces(self, releases: int, draws: int) -> int:
+        """In how many pieces so many releases fit into memory."""
+        return min(releases, 1 + releases * len(self.points) * (LAWS + draws) // PIECE)
+
+    def before_noise(
+        self, counts: Floats, outside: Floats, *, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """Counts as they may have been before noise, (releases, draws, points).
+
+        As many in each batch as are likeliest; what is missing to that, or too much, is shared out
+        by how uncertain each count is.
+        """
+        points, batch = self.points, self.points.batch
+        taken = self.asked(self.project(counts, outside))
+        sizes = np.bincount(batch, minlength=points.batches)
+        mass = np.bincount(batch, points.pi, minlength=points.batches)
+        scale = (self.records * mass / np.maximum(taken, 1.0))[:, batch]
+        known = counts - ((self.asked(counts) - taken) / sizes)[:, batch]
+        normals = zip(*(law.normals for law in self.noise), strict=True)
+        noise, weights = (np.array(each)[batch] for each in normals)
+        laws = BeforeNoise.of(self.records[batch] * points.pi, noise, weights)
+        found, variance = laws.draw(known * scale, draws, rng)
+        found = found / scale[:, None]
+        part = variance / self.asked(variance)[:, batch]
+        off = taken[:, None] - self.asked(found)
+        found = np.maximum(found + off[..., batch] * part[:, None], 0.0)
+        return np.asarray(
+            found * (taken[:, None] / np.maximum(self.asked(found), TINY))[..., batch]
+        )
+
+    def textbook(
         self,
         counts: Floats,
         outside: Floats,
         *,
         score: Score,
         rng: np.random.Generator,
-        resamples: int,
-        shrink: bool = True,
-    ) -> tuple[Floats, Floats]:
-        """`estimate_noisy_counts` for many releases of this design at once: values and spreads.
+        draws: int = DRAWS,
+    ) -> Floats:
+        """The divergence of projected counts, less the bias that the same noise causes once more.
 
-        The arguments are those of `project`. Without `shrink` it is the textbook's: the bias at
-        projected counts, however large the noise is.
+        What everybody would do with noisy counts: a measure for what we do.
         """
-        likeliest = self.project(counts, outside)
-        on_counts, on_outside = self.draw_noise(rng, resamples * len(counts))
-        before = likeliest
-        if shrink and self.noise_dominated:
-            before = whole_counts(self.shrunken(counts, likeliest), rng)
-        on_counts += np.repeat(before, resamples, axis=0)
-        left = np.repeat(self.records - self.asked(before), resamples, axis=0)
+        before = self.project(counts, outside)
+        on_counts, on_outside = self.draw_noise(rng, draws * len(counts))
+        on_counts += np.repeat(before, draws, axis=0)
+        left = np.repeat(self.records - self.asked(before), draws, axis=0)
         # Noise on an out-of-domain count shifts the sum of all others, which is no bias of theirs.
         renoised = self._onto(on_counts, np.where(self.whole, left, left + on_outside))
-        again = self.weighted(renoised, score).reshape(len(counts), resamples)
-        bias = again.mean(axis=1) - self.weighted(before, score)
-        return self.weighted(likeliest, score) - bias, again.std(axis=1)
+        again = self.weighted(renoised, score).reshape(len(counts), draws)
+        return np.asarray(2 * self.weighted(before, score) - again.mean(axis=1))
 
     def simulate(
         self,
         counts: Ints | Floats,
         *,
-        score: Score,
+        scores: Sequence[Score],
         rng: np.random.Generator,
-        resamples: int,
-        shrink: bool = True,
+        draws: int,
+        textbook: bool = False,
     ) -> Floats:
         """What would be read off exact counts (releases, points), with noise of this law on them.
 
-        The arguments are those of `debias`.
+        (scores, releases). The arguments are those of `read`.
         """
         on_counts, on_outside = self.draw_noise(rng, len(counts))
-        values, _ = self.debias(
-            counts + on_counts,
-            self.records - self.asked(counts) + on_outside,
-            score=score,
-            rng=rng,
-            resamples=resamples,
-            shrink=shrink,
-        )
-        return values
-
-    def shrunken(
-        self, counts: Floats, likeliest: Floats, *, times: float = 1.0, power: float = 0.5
-    ) -> Floats:
-        """Counts like those before the noise; as many in each batch as are likeliest.
-
-        The noise on these counts has so many `times` the variance of one release's. `power` is
-        that of `shrink_counts`.
-        """
-        points, batch = self.points, self.points.batch
-        variances = times * self.noise_sd[batch] ** 2
-        groups = noise_groups(self.records[batch] * points.pi, variances)
-        taken = self.asked(likeliest)
-        asked = np.bincount(batch, points.pi, minlength=points.batches)
-        expected = (taken / asked)[:, batch] * points.pi
-        shrunken = shrink_counts(counts, expected, variances, groups, power=power)
-        for t in range(points.batches):
-            mine = batch == t
-            shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
-        return shrunken
+        noisy = counts + on_counts, self.records - self.asked(counts) + on_outside
+        if not textbook:
+            return self.read(*noisy, scores=scores, rng=rng, draws=draws)[0]
+        found = [self.textbook(*noisy, score=score, rng=rng, draws=draws) for score in scores]
+        return np.array(found)
 
     def weighted(self, counts: Floats, score: Score) -> Floats:
         """The divergence of these very counts, (releases, points), if no others are asked."""
@@ -457,32 +432,26 @@ class CountedView:
 
 
 def estimate_noisy_counts(
-    points: QueryPoints,
-    noisy: NoisyCounts,
-    *,
-    score: Score,
-    rng: np.random.Generator,
-    resamples: int = 200,
+    points: QueryPoints, noisy: NoisyCounts, *, score: Score, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """The divergence from noisy counts, less the bias that the known noise is seen to cause.
+    """The divergence before noise as noisy counts tell it, and the spread of the noise in it.
 
-    And the spread of the noise in it. The score of a noisy count is biased. The noise is known, so
-    noise of the same law is added to counts like those before the noise, and what that does to the
-    estimate is subtracted (parametric bootstrap). While the noise is small, the projected counts
-    are like them. Where it dominates some counts (`CountsDesign.noise_dominated`), projected counts
-    vary far more, and the bias at them is not that at the truth: there they are shrunken first
-    (`shrink_counts`). `counts_interval` leaves room for the bias that remains. `rng` is for this
-    simulation; nothing is hidden by it.
+    The score of a noisy count is biased, by an amount that depends on the count before noise. So
+    counts are drawn as they may have been (`before_noise.py`), and the mean of their divergences is
+    taken. `rng` is for this simulation; nothing is hidden by it.
     """
-    design = CountsDesign.of(points, noisy)
-    values, spreads = design.debias(
-        np.array([noisy.counts]),
-        np.array([noisy.out_of_domain]),
-        score=score,
-        rng=rng,
-        resamples=resamples,
+    (found,) = read_noisy_counts(points, noisy, scores=[score], rng=rng)
+    return found
+
+
+def read_noisy_counts(
+    points: QueryPoints, noisy: NoisyCounts, *, scores: Sequence[Score], rng: np.random.Generator
+) -> list[tuple[float, float]]:
+    """The same for several scores, of the same draws."""
+    values, spreads = CountsDesign.of(points, noisy).read(
+        np.array([noisy.counts]), np.array([noisy.out_of_domain]), scores=scores, rng=rng
     )
-    return float(values[0]), float(spreads[0])
+    return list(zip(values[:, 0].tolist(), spreads[:, 0].tolist(), strict=True))
 
 
 def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Floats:

@@ -33,7 +33,7 @@ from fedprikl.reference import QueryPoints
 from fedprikl.search import bisect_each
 
 POPULATIONS = 8
-RESAMPLES = 10  # of the debiasing of noisy counts, in a simulation
+DRAWS = 16  # of what noisy counts were before noise, in a simulation
 BISECTIONS = 60
 LARGEST, RATIO = 0.9, 2.0  # the largest drift that is looked at, of an empty cell's; the next one
 MOST_LEVELS = 24
@@ -99,11 +99,10 @@ class AdaptiveNoise:
 
 @dataclass(frozen=True, slots=True)
 class CountsNoise:
-    """Read off noisy counts of all cells and out of the domain, projected and debiased."""
+    """Read off noisy counts of all cells and out of the domain."""
 
     noise: CountNoise  # on each count
-    shrink: bool = True  # see `CountsDesign.debias`
-    resamples: int = RESAMPLES  # of the debiasing: few add errors of their own
+    textbook: bool = False  # projected and debiased instead, as a textbook would
     effort: ClassVar[tuple[int, int]] = (8, 8)
 
     def values(
@@ -113,10 +112,10 @@ class CountsNoise:
         laws = (self.noise,) * drawn.points.batches
         found = CountsDesign(drawn.points, drawn.records, laws).simulate(
             np.repeat(drawn.counts, draws, axis=0),
-            score=score.plain,
+            scores=[score.plain],
             rng=rng,
-            resamples=self.resamples,
-            shrink=self.shrink,
+            draws=DRAWS,
+            textbook=self.textbook,
         )
         return found.reshape(-1, draws)
 

@@ -214,12 +214,14 @@ def simulate_together(
     `populations` are as many counts of the model, where they were drawn already.
     """
     rng, found = rng or public_simulation(), [list[Floats]() for _ in statistics]
-    noises = [list[Floats]() for _ in statistics]
+    noises, first = [list[Floats]() for _ in statistics], None
     for counts in model.chunks(draws, rng) if populations is None else populations:
+        if first is None or len(first) < len(counts):
+            first = counts  # whose costly noise serves all: that of populations differs little
         for values, noise, statistic in zip(found, noises, statistics, strict=True):
             values.append(statistic.simulated(model, counts, rng))
             if statistic.noise is not None:
-                noise.append(statistic.noise(rng, counts))
+                noise.append(statistic.noise(rng, first[: len(counts)]))
                 values[-1] = values[-1] + noise[-1]
     return tuple(
         NullValues(

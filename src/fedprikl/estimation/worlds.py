@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.reference import ClientCounts, Spread
@@ -22,8 +21,11 @@ from fedprikl.reference.views import between_clients
 RARE = 16  # holders: cells with fewer are told apart by how rare they are, not by their names
 POOL = 2000  # draws of clients, among which those of many periods are chosen
 SEED = 11  # of what each client of the reference would contribute
-MEMBERS = 2_000_000  # numbers in memory: draws at a time, times clients
+MEMBERS = 2**17  # clients of all draws at a time: their numbers stay in the processor's cache
+KEPT = 2**20  # numbers of drawn deviations that are kept for the next who asks, 8 MB
+LARGE = 16  # records of a cell: so many vary as a normal law with a skewness says
 TINY = 1e-300
+DIRECTIONS = 512  # in which clients differ, at most
 OWN = 4  # in every fourth population clients have their own sizes; in others sizes are dealt anew
 TAIL = 0.1  # the share of clients whose sizes tell how large others may be
 FURTHEST = 30.0  # e-folds of a size: keeps numbers finite
@@ -38,9 +40,14 @@ class Cells:
 
     @classmethod
     def of(cls, names: Ints, pi: Floats) -> "Cells":
-        """Of cells with these probabilities. A rest that is rounding alone is none."""
-        rest = 1 - math.fsum(pi.tolist())
-        return cls(names, np.append(pi, rest if rest > 1e-9 else 0.0))
+        """Of cells with these probabilities."""
+        return cls(names, with_rest(pi))
+
+
+def with_rest(p: Floats) -> Floats:
+    """Probabilities (..., cells), and that of all others last. Rounding alone is no rest."""
+    rest = 1 - p.sum(axis=-1, keepdims=True)
+    return np.concatenate([p, np.where(rest > 1e-9, rest, 0.0)], axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +59,28 @@ class Variance:
 
 
 def population_counts(
-    spread: Spread, cells: Cells, records: int, clients: int, draws: int, rng: np.random.Generator
+    spread: Spread,
+    cells: Cells,
+    records: int,
+    clients: int,
+    draws: int,
+    rng: np.random.Generator,
+    drifted: Floats | None = None,
 ) -> Ints:
-    """Counts of populations of so many records and clients without drift: (draws, cells).
+    """Counts of populations of so many records and clients: (draws, cells).
 
-    The reference's own sampling is in it.
+    The reference's own sampling is in it. `drifted` are P of the cells and of all others, a row
+    for each population; without it nothing has drifted.
     """
     kind, batches = spread.correlation, len(spread.clients)
+    p = np.broadcast_to(cells.pi, (draws, len(cells.pi))) if drifted is None else drifted
     if kind is None or not kind.held:
-        world = _dirichlet_world(spread, cells, draws, rng)
+        world = _dirichlet_world(spread, cells.names, p, rng)
         shares = dirichlet(world, _dirichlet_variance(spread, records, clients), rng)
         return np.asarray(rng.multinomial(records, shares)[:, :-1])
     wanted = _error(spread, batches, Variance(1 / clients, 1 / records))
-    shares, left = Clients.of(spread, cells).shares(wanted, draws, rng)
-    counts = _whole(records * shares, rng)
-    if left > 0:  # records of a client that are fewer than the reference has of it
-        kept = math.sqrt(max(1 - records * left, 0.0))
-        counts = rng.binomial(counts, kept)
-        counts += rng.multinomial(records - counts.sum(axis=1), shares)
-    return counts[:, :-1]
+    found = Clients.of(spread, cells).deviations(wanted, draws, rng)
+    return _scattered(records * found.around(p), found.left, rng)[:, :-1]
 
 
 def period_shares(
@@ -89,67 +99,19 @@ def period_shares(
     kind = spread.correlation
     series, periods = shape
     if kind is None or not kind.held:
-        world = _dirichlet_world(spread, cells, series, rng)[:, None]
+        pi = np.broadcast_to(cells.pi, (series, len(cells.pi)))
+        world = _dirichlet_world(spread, cells.names, pi, rng)[:, None]
         every = np.broadcast_to(world, (*shape, len(cells.pi)))
         return dirichlet(every, _dirichlet_variance(spread, records, clients), rng)
     known, others = Clients.of(spread, cells), Variance(1 / clients, 0.0)
     if periods == 1:
-        return known.shares(_error(spread, 1, others), series, rng)[0][:, None]
+        return known.lasting(_error(spread, 1, others), series, rng)[:, None]
     world = np.broadcast_to(cells.pi, (series, len(cells.pi)))
     if spread.counted:
-        world, _ = known.shares(_error(spread, 1, Variance(0.0, 0.0)), series, rng)
-    drawn, _ = known.shares(others, POOL, rng)
+        world = known.lasting(_error(spread, 1, Variance(0.0, 0.0)), series, rng)
+    drawn = known.lasting(others, POOL, rng)
     ratios = drawn / np.maximum(cells.pi, TINY)
     return _normal(world[:, None] * ratios[rng.integers(0, POOL, shape)])
-
-
-def ordinary_ratios(
-    spread: Spread, cells: Cells, shape: tuple[int, int], rng: np.random.Generator
-) -> Floats:
-    """P of every period over P of all: (series, periods, cells + 1), as the reference has them.
-
-    Each series has runs of consecutive periods of the reference, of random length (a stationary
-    bootstrap: Politis and Romano, 1994), so that weekdays are in it as far as the reference has
-    them, and slow changes in part (decision 29). It is compared with a Pi of as many periods as the
-    reference has, drawn in the same way. The periods' own sampling is taken out, and how much they
-    differ is known from few of them (Student's law).
-    """
-    held = ClientCounts.read(spread.periods)
-    ratios, known = _period_ratios(held, cells), len(held)
-    series = shape[0]
-    world = ratios[_runs(known, (series, known), rng)].mean(axis=1, keepdims=True)
-    found = ratios[_runs(known, shape, rng)] - world
-    freedom = max(known - 1, 3)
-    luck = np.sqrt(rng.chisquare(freedom, (series, 1, 1)) / freedom)
-    return np.asarray(np.maximum(1 + found / np.maximum(luck, 0.25), 0.0))
-
-
-def _runs(number: int, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
-    """Places of a stationary bootstrap: runs of about the root of the number, in a circle."""
-    first = rng.integers(0, number, shape)
-    begins = rng.random(shape) < 1 / max(math.sqrt(number), 1.0)
-    begins[:, 0] = True
-    since = np.arange(shape[1])
-    start = np.maximum.accumulate(np.where(begins, since, 0), axis=1)
-    return np.asarray((np.take_along_axis(first, start, 1) + since - start) % number)
-
-
-def ordinary_variance(spread: Spread, cells: Cells) -> Floats:
-    """Of P / Pi between periods of the reference, per cell; 0 where it has no times."""
-    if not spread.periods:
-        return np.zeros(len(cells.pi))
-    return np.asarray(_period_ratios(ClientCounts.read(spread.periods), cells).var(axis=0))
-
-
-def _period_ratios(held: ClientCounts, cells: Cells) -> Floats:
-    """Shares of each period over those of all, (periods, cells + 1), without their sampling."""
-    table = held.table(cells.names).toarray().astype(np.float64)
-    shares, usual = _normal(table), _normal(table.sum(axis=0))
-    alike, sizes = np.append(held.correlations(cells.names), 0.0), table.sum(axis=1)
-    mean = float(sizes @ sizes) / float(sizes.sum())
-    towards = np.sqrt(alike / np.maximum(alike + (1 - alike) / mean, TINY))
-    ratio = np.divide(shares, usual, out=np.ones_like(shares), where=usual > 0)
-    return np.asarray(1 + towards * (ratio - 1))
 
 
 def _error(spread: Spread, batches: int, population: Variance) -> Variance:
@@ -162,12 +124,33 @@ def _error(spread: Spread, batches: int, population: Variance) -> Variance:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Deviations:
+    """By how much P of populations without drift differs from Pi: the same around any P."""
+
+    times: Floats  # P / Pi, (draws, cells + 1)
+    rare: Ints  # cells of few holders
+    gained: Floats  # what each of them gains at least, (draws, rare)
+    unseen: Floats  # what is in cells that nobody else holds, (draws,)
+    left: float  # variance within clients that is left to add
+
+    def around(self, p: Floats) -> Floats:
+        """P of populations, (draws, cells + 1), around one P or one for each."""
+        found = p * self.times
+        if len(self.rare):  # what few clients hold comes in clumps, however rare the cell is
+            more = np.where(self.gained > 0, p[..., self.rare] + self.gained, 0.0)
+            found[:, self.rare] = np.maximum(found[:, self.rare], more)
+        found[:, -1] += self.unseen
+        return _normal(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Clients:
     """The clients that a reference keeps: some as a population, compared with all the others."""
 
     pi: Floats  # of the cells, and of all others last
-    raw: Any  # records that each holds, (clients, cells + 1), sparse
+    raw: Any  # records that each holds, (clients, cells + 1), dense or sparse
     table: Any  # those that it would contribute
+    sizes: Floats  # records of each
     alike: Floats  # the intra-client correlation of each cell
     rare: Ints  # cells of few holders, the heaviest first
     freedom: float  # of how much clients differ
@@ -176,29 +159,37 @@ class Clients:
     @classmethod
     def of(cls, spread: Spread, cells: Cells) -> "Clients":
         """Cost: the pairs of client and cell that occur."""
-        kind = spread.correlation
-        assert kind is not None  # noqa: S101  only with client ids a reference keeps counts
-        held = ClientCounts.read(kind.held)
-        raw = held.table(cells.names).astype(np.float64)
-        alike = held.correlations(cells.names, max(kind.icc, kind.rare_icc))
-        mass, squares = (np.asarray(each.sum(axis=0)).ravel()[:-1] for each in (raw, raw.power(2)))
-        holders = mass**2 / np.maximum(squares, TINY)  # equally large ones that vary as much
-        order = np.argsort(-cells.pi[:-1], kind="stable")
-        equal = spread.per_client is not None or kind.size_variation == 0
-        return cls(
-            cells.pi,
-            raw,
-            _contributions(kind.held, spread.per_client).table(cells.names).astype(np.float64),
-            np.append(alike, kind.icc),
-            order[holders[order] < RARE],
-            spread.freedom if spread.counted else math.inf,
-            None if equal else max(kind.icc, kind.rare_icc),
-        )
+        return _clients(spread, cells.names.tobytes(), cells.pi.tobytes())
 
-    def shares(
-        self, wanted: Variance, draws: int, rng: np.random.Generator
-    ) -> tuple[Floats, float]:
-        """P of populations, (draws, cells + 1), and the variance within that is left to add.
+    def deviations(self, wanted: Variance, draws: int, rng: np.random.Generator) -> Deviations:
+        """Of so many populations. All who ask with the same seed share them."""
+        seed = int(rng.integers(2**62))
+        if draws * len(self.pi) > KEPT:
+            return self._drawn(wanted, draws, seed)
+        return _shared(self, wanted, draws, seed)
+
+    def lasting(self, wanted: Variance, draws: int, rng: np.random.Generator) -> Floats:
+        """P of populations, (draws, cells + 1), without the sampling that is not wanted.
+
+        Clients differ along few directions, and sampling equally along all: in coordinates
+        (P - Pi) / sqrt(Pi) by a variance w. So principal directions of variance l are drawn in by
+        sqrt((l - w) / l). Cell by cell, as for one release, would draw in what is real as well.
+        """
+        found = self.deviations(Variance(wanted.between, 1.0), draws, rng)
+        unwanted = 1.0 - found.left - wanted.within
+        root = np.where(self.pi > 0, np.sqrt(self.pi), 1.0)
+        off = (found.around(self.pi) - self.pi) / root
+        if len(root) <= DIRECTIONS:
+            variances, directions = np.linalg.eigh(off.T @ off / draws)
+        else:
+            directions = np.linalg.svd(off[:DIRECTIONS], full_matrices=False)[2].T
+            variances = np.mean((off @ directions) ** 2, axis=0)
+        kept = np.sqrt(np.clip(1 - unwanted / np.maximum(variances, TINY), 0.0, 1.0))
+        off = (off @ directions * kept) @ directions.T
+        return _normal(np.maximum(self.pi + root * off, 0.0))
+
+    def _drawn(self, wanted: Variance, draws: int, seed: int) -> Deviations:
+        """As many populations, whose shares are
 
             P(x) = Pi(x) r(x)^e,    r = (share of some clients) / (share of all others)
 
@@ -207,15 +198,17 @@ class Clients:
         rest, and leaves empty cells empty. How much clients differ was seen in few of them, so e
         varies as in Student's law.
         """
-        kept = self.raw.shape[0]
+        rng, kept = np.random.default_rng(seed), len(self.sizes)
         root = math.sqrt(max(1 - 4 / (kept * max(wanted.between, TINY)), 0.0))
         some = max(1, round(kept / 2 * (1 - root)))
         held, others = np.empty((2, draws, len(self.pi)))
         anew = (np.arange(draws) % OWN > 0) & (self.usual is not None)
-        step = MEMBERS // kept + 1  # dense: members of a sparse matrix would have to be sorted
-        for start in range(0, draws, step):
-            part = slice(start, start + step)
-            held[part], others[part] = self._two_groups(some, anew[part], rng)
+        step = MEMBERS // kept + 1
+        for rows in (np.flatnonzero(anew), np.flatnonzero(~anew)):
+            for start in range(0, len(rows), step):
+                part = rows[start : start + step]
+                dealt = dealt_sizes(self.sizes, (len(part), kept), rng) if anew[part[0]] else None
+                held[part], others[part] = self._two_groups(some, len(part), dealt, rng)
         own, rest = (float(np.median(each.sum(axis=1))) for each in (held, others))
         given = Variance(1 / some + 1 / max(kept - some, 1), 1 / own + 1 / max(rest, 1.0))
         exponent, left = self._exponent(wanted, given)
@@ -223,40 +216,38 @@ class Clients:
             freedom = np.where(anew, max(kept - 1.0, self.freedom), self.freedom)[:, None]
             luck = np.sqrt(rng.chisquare(freedom) / freedom)
             exponent = exponent / np.maximum(luck, 0.25)
-        return self._drifted(_normal(held), _normal(others), exponent, rng), left
+        return self._compared(_normal(held), _normal(others), exponent, left, rng)
 
     def _two_groups(
-        self, some: int, anew: NDArray[np.bool_], rng: np.random.Generator
+        self, some: int, draws: int, dealt: Floats | None, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """What some clients hold, each as often as it was drawn, and what those not drawn hold.
 
-        (draws, cells + 1) each; `anew`: the draws in which sizes are dealt anew.
+        (draws, cells + 1) each; `dealt`: sizes of all clients, where they are not their own.
         """
-        draws, kept = len(anew), self.raw.shape[0]
+        kept = len(self.sizes)
         place = rng.integers(0, kept, (draws, some)) + kept * np.arange(draws)[:, None]
         times = np.bincount(place.ravel(), minlength=kept * draws).reshape(draws, kept)
-        members = np.stack([times, times == 0]).astype(np.float64)
-        usual = np.zeros((2, draws, 1))  # records that are like those of all clients
-        if self.usual is not None:
-            sizes = np.asarray(self.raw.sum(axis=1)).ravel()
-            dealt = dealt_sizes(sizes, (int(anew.sum()), kept), rng)
-            weight, rest = self._resized(sizes, dealt)
-            usual[:, anew] = np.sum(members[:, anew] * rest, axis=2, keepdims=True)
-            members[:, anew] *= weight
-        held = (self.table.T.tocsr() @ members[0].T).T + usual[0] * self.pi
-        others = (self.raw.T.tocsr() @ members[1].T).T
-        return held, np.where(others > 0, others + usual[1] * self.pi, 0.0)  # unseen stays unseen
+        chosen, others = times.astype(np.float64), (times == 0).astype(np.float64)
+        if dealt is None:
+            return chosen @ self.table, others @ self.raw
+        weight, rest = self._resized(dealt)
+        usual = (np.einsum("ij,ij->i", each, rest)[:, None] * self.pi for each in (chosen, others))
+        held, left = (chosen * weight) @ self.table, (others * weight) @ self.raw
+        held += next(usual)
+        return held, np.where(left > 0, left + next(usual), 0.0)  # unseen stays unseen
 
-    def _resized(self, sizes: Floats, dealt: Floats) -> tuple[Floats, Floats]:
+    def _resized(self, dealt: Floats) -> tuple[Floats, Floats]:
         """How often each record of a client counts if it has S records, and records as Pi's.
 
         The shares of s records vary by a + (1 - a) / s, with a the correlation; those of S should
         by a + (1 - a) / S. So they are drawn to Pi by the root of the ratio.
         """
         a = self.usual or 0.0
-        square = (a + (1 - a) / dealt) / (a + (1 - a) / sizes)
-        towards = np.sqrt(np.minimum(square, 1.0))
-        return towards * dealt / sizes, (1 - towards) * dealt
+        varied = np.sqrt(a + (1 - a) / self.sizes)
+        towards = np.minimum(np.sqrt(a + (1 - a) / dealt) / varied, 1.0)
+        near = towards * dealt
+        return near / self.sizes, dealt - near
 
     def _exponent(self, wanted: Variance, given: Variance) -> tuple[Floats, float]:
         """e of each cell, and what is left: e^2 given = wanted, by the cell's correlation."""
@@ -269,39 +260,58 @@ class Clients:
         square /= a * given.between + (1 - a) * given.within
         return np.sqrt(np.minimum(square, 1.0)), 0.0
 
-    def _drifted(
-        self,
-        some: Floats,
-        others: Floats,
-        exponent: Floats,
-        rng: np.random.Generator,
-    ) -> Floats:
-        """P around Pi. Rare cells are those in which the *others* hold as little as is rare."""
-        unseen = np.sum(np.where(others > 0, 0.0, some)[:, :-1], axis=1)
-        if len(self.rare):
-            mine = others[:, self.rare]
+    def _compared(
+        self, some: Floats, others: Floats, exponent: Floats, left: float, rng: np.random.Generator
+    ) -> Deviations:
+        """Rare cells are those in which the *others* hold as little as is rare."""
+        unseen, rare = np.sum(np.where(others > 0, 0.0, some)[:, :-1], axis=1), self.rare
+        gained = np.zeros((len(some), 0))
+        if len(rare):
+            mine = others[:, rare]
             order = np.argsort(-mine - 1e-12 * rng.random(mine.shape), axis=1)
             # Fewer cells are seen by fewer clients: the last ones stand for those that are not.
-            seen, number = np.count_nonzero(mine, axis=1)[:, None], len(self.rare)
+            seen, number = np.count_nonzero(mine, axis=1)[:, None], len(rare)
             place = np.arange(number)
             place = np.where(place < seen, place, np.maximum(place - (number - seen), 0))
-            source = self.rare[
-                np.take_along_axis(order, np.minimum(place, np.maximum(seen - 1, 0)), 1)
-            ]
-            some, others = some.copy(), others.copy()
-            some[:, self.rare], others[:, self.rare] = (
-                np.take_along_axis(some, source, 1),
-                np.take_along_axis(others, source, 1),
+            source = rare[np.take_along_axis(order, np.minimum(place, np.maximum(seen - 1, 0)), 1)]
+            some[:, rare], others[:, rare] = (
+                np.take_along_axis(each, source, 1) for each in (some, others)
             )
+            power = np.broadcast_to(exponent, some.shape)[:, rare]
+            gained = (some[:, rare] - others[:, rare]) * power
         ratio = np.divide(some, others, out=np.zeros_like(some), where=others > 0)
-        found = self.pi * ratio**exponent
-        if len(self.rare):  # what few clients hold comes in clumps, however rare the cell is
-            power = np.broadcast_to(exponent, some.shape)[:, self.rare]
-            gained = (some[:, self.rare] - others[:, self.rare]) * power
-            more = np.where(gained > 0, self.pi[self.rare] + gained, 0.0)
-            found[:, self.rare] = np.maximum(found[:, self.rare], more)
-        found[:, -1] += unseen
-        return _normal(found)
+        return Deviations(ratio**exponent, rare, gained, unseen, left)
+
+
+@lru_cache(maxsize=16)
+def _clients(spread: Spread, names: bytes, probabilities: bytes) -> Clients:
+    """Those of a reference's view, at some of its cells."""
+    kind, cells = spread.correlation, np.frombuffer(names, dtype=np.int64)
+    assert kind is not None  # noqa: S101  only with client ids a reference keeps counts
+    pi, held = np.frombuffer(probabilities), ClientCounts.read(kind.held)
+    usual, column = max(kind.icc, kind.rare_icc), held.columns(cells)
+    mass, squares = (
+        np.bincount(column, held.records.astype(np.float64) ** power, len(pi))[:-1]
+        for power in (1, 2)
+    )
+    holders = mass**2 / np.maximum(squares, TINY)  # equally large ones that vary as much
+    order = np.argsort(-pi[:-1], kind="stable")
+    equal = spread.per_client is not None or kind.size_variation == 0
+    return Clients(
+        pi,
+        held.factor(cells),
+        _contributions(kind.held, spread.per_client).factor(cells),
+        held.sizes.astype(np.float64),
+        np.append(held.correlations(cells, usual), kind.icc),
+        order[holders[order] < RARE],
+        spread.freedom if spread.counted else math.inf,
+        None if equal else usual,
+    )
+
+
+@lru_cache(maxsize=8)
+def _shared(clients: Clients, wanted: Variance, draws: int, seed: int) -> Deviations:
+    return clients._drawn(wanted, draws, seed)
 
 
 def dealt_sizes(sizes: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
@@ -317,12 +327,16 @@ def dealt_sizes(sizes: Floats, shape: tuple[int, int], rng: np.random.Generator)
     if number >= len(ordered):
         return rng.choice(sizes, shape)
     slope = float(np.log(ordered[-number:] / ordered[-number - 1]).sum())
-    index = rng.gamma(number, size=(shape[0], 1)) / max(slope, TINY)
-    beyond = np.exp(np.minimum(rng.standard_exponential(shape) / index, FURTHEST))
-    kept = len(ordered) - np.where(rng.random((shape[0], 1)) < 0.5, number, 1)
+    index = rng.gamma(number, size=shape[0]) / max(slope, TINY)
+    kept = len(ordered) - np.where(rng.random(shape[0]) < 0.5, number, 1)
     start = np.where(kept == len(ordered) - 1, ordered[-1], ordered[-number - 1])
-    place = rng.integers(0, len(ordered), shape)
-    return np.where(place < kept, ordered[place], start * beyond)
+    place = rng.integers(0, len(ordered), shape, dtype=np.int32)
+    dealt = ordered.take(place)
+    far = np.flatnonzero(place >= kept[:, None])  # few: only these take a power
+    row = far // shape[1]
+    beyond = np.minimum(rng.standard_exponential(len(far)) / index[row], FURTHEST)
+    dealt.ravel()[far] = start[row] * np.exp(beyond)
+    return dealt
 
 
 @lru_cache(maxsize=64)
@@ -334,6 +348,31 @@ def _contributions(held: str, per_client: int | None) -> ClientCounts:
     return found.contributing(per_client, np.random.default_rng(SEED))
 
 
+def _scattered(wanted: Floats, left: float, rng: np.random.Generator) -> Ints:
+    """Whole counts with these means, (draws, cells), and their sum.
+
+    Records of a client that are fewer than the reference has of it vary more: of counts c, a share
+    1 - k is dealt again, with k^2 = 1 - N left. Then they vary by c (1 - k^2) more, with a third
+    moment of c (1 - k)^2 (1 + 2 k); large ones by a normal law with this skewness. What all cells
+    gain together is taken from each in proportion.
+    """
+    if left <= 0:
+        return _whole(wanted, rng)
+    records = wanted.sum(axis=1, keepdims=True)
+    k = math.sqrt(max(1 - float(records.max()) * left, 0.0))
+    z = rng.standard_normal(wanted.shape)
+    # Cornish and Fisher (1938): z + (z^2 - 1) s / 6 has a skewness of s, about
+    gained = z * np.sqrt((1 - k * k) * wanted)
+    gained += (1 - k) ** 2 * (1 + 2 * k) / (6 * (1 - k * k)) * (z * z - 1)
+    few = wanted < LARGE
+    mean = wanted[few]
+    ones = np.floor(mean + rng.random(len(mean))).astype(np.int64)
+    gained[few] = rng.binomial(ones, k) + rng.poisson((1 - k) * mean) - mean
+    gained -= wanted * (gained.sum(axis=1, keepdims=True) / records)
+    found = np.maximum(wanted + gained, 0.0)
+    return _whole(found * (records / np.maximum(found.sum(axis=1, keepdims=True), TINY)), rng)
+
+
 def _whole(wanted: Floats, rng: np.random.Generator) -> Ints:
     """Whole counts with these means and their sum: rounded up or down at random."""
     ends = np.floor(np.cumsum(wanted, axis=1) + rng.random((len(wanted), 1)))
@@ -343,21 +382,21 @@ def _whole(wanted: Floats, rng: np.random.Generator) -> Ints:
     return np.asarray(np.diff(ends, prepend=0.0, axis=1), dtype=np.int64)
 
 
-def _dirichlet_world(spread: Spread, cells: Cells, draws: int, rng: np.random.Generator) -> Floats:
-    """P of worlds in which the reference is what it is, (draws, cells + 1).
+def _dirichlet_world(spread: Spread, names: Ints, p: Floats, rng: np.random.Generator) -> Floats:
+    """P of worlds in which the reference is what it is, around P of each: (draws, cells + 1).
 
     Rare cells are those that happened to be seen: their mean is lower, by a discount.
     """
-    kind, pi = spread.correlation, cells.pi
+    kind = spread.correlation
     if not spread.counted:
-        return np.broadcast_to(pi, (draws, len(pi)))
+        return p
     error = 1 / spread.counted + (0.0 if kind is None else kind.icc * spread.between_counted)
-    found = dirichlet(np.broadcast_to(pi, (draws, len(pi))), error, rng)
-    some = np.maximum(pi[:-1], TINY)
-    varied = spread.of(cells.names, some)
-    lucky = np.append(spread.discount * np.minimum(spread.counting(varied, some), 1.0), 0.0)
-    found = found * (1 - lucky)
-    found[:, -1] += float(pi @ lucky)
+    found = dirichlet(p, error, rng)
+    some = np.maximum(p[:, :-1], TINY)
+    counting = spread.counting(spread.of(names, some), some)
+    lucky = spread.discount * np.minimum(counting, 1.0)
+    found[:, :-1] *= 1 - lucky
+    found[:, -1] += np.sum(p[:, :-1] * lucky, axis=1)
     return _normal(found)
 
 

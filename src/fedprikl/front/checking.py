@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -11,14 +12,16 @@ from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.estimation import Answer, CountedView, answers_from_counts
 from fedprikl.front.result import Comparison
-from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.protocol import Invitation, Plan, Policy, Release, Round, Server, SignedPlan
 from fedprikl.protocol.answering import asked_points, counted_by_batch
 from fedprikl.protocol.client import check_invitation
 from fedprikl.protocol.keys import is_fingerprint
 from fedprikl.reference import Reference
 
-AnyPlan = PlannedRound | SignedPlan | Plan | str | Path
+if TYPE_CHECKING:
+    from fedprikl.planning.planned_round import PlannedRound
+
+AnyPlan = Union["PlannedRound", SignedPlan, Plan, str, Path]
 
 
 def now() -> str:
@@ -33,10 +36,12 @@ def signed_plan(plan: AnyPlan) -> SignedPlan:
             return plan
         case Plan():
             return SignedPlan(plan)
-        case PlannedRound():
-            return SignedPlan(plan.plan)
         case str() | Path():
             return SignedPlan.load(plan)
+    from fedprikl.planning.planned_round import PlannedRound  # whoever has one has loaded it
+
+    if isinstance(plan, PlannedRound):
+        return SignedPlan(plan.plan)
     raise InvalidInputError(
         "A plan is what `fedprikl.plan` returns, or the path of a plan file, got "
         f"{type(plan).__name__}."

@@ -215,7 +215,7 @@ def compare(
             at=at,
             rng=rng or np.random.default_rng(),
             leaves=leaves,
-            report=_steps_done(progress),
+            report=_steps_done(progress, len(trial.cohorts)),
             no_client=no_client if client else "",
             keep=lambda result: keep(found(result)),
         )
@@ -251,8 +251,12 @@ def _finish(
     return found[0] if found else None
 
 
-def _steps_done(progress: Progress) -> Callable[[StepCount], None]:
-    def report(count: StepCount) -> None:
-        progress("secure sums", list(Step).index(count.step) + 1, len(Step))
+def _steps_done(progress: Progress, cohorts: int) -> Callable[[StepCount], None]:
+    done = 0
+
+    def report(_: StepCount) -> None:
+        nonlocal done
+        done += 1
+        progress("secure sums", done, cohorts * len(Step))
 
     return report

@@ -47,6 +47,7 @@ from fedprikl.records import (
 )
 from fedprikl.records.sources import ANY, named_days
 from fedprikl.reference import Reference
+from fedprikl.secure_sum.masking import AgreeOnce
 
 ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
 ONE_TABLE = (
@@ -340,6 +341,7 @@ class LocalParties:
                 "Nothing was sent and nothing was charged. Let more clients take part, or plan "
                 "with empty='reference'."
             )
+        agreement = AgreeOnce()
         members = {
             name: Client(
                 found.counts,
@@ -349,6 +351,7 @@ class LocalParties:
                 randomness=os.urandom,
                 source=self.source,
                 period=period,
+                agreement=agreement,
             )
             for name, found in counted.items()
             if name not in away

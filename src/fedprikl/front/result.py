@@ -16,7 +16,6 @@ from fedprikl.estimation import Verdict, VerdictOutcome
 from fedprikl.monitoring.status import BudgetFacts
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, ColumnAnswer, Plan, Release
-from fedprikl.protocol.release import CellAnswer
 from fedprikl.reference import Reference
 from fedprikl.reference.columns import Times
 from fedprikl.reporting import (
@@ -36,6 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
+ONLY_COLUMNS = (
+    "The plan asks about columns only, so the table as a whole has no value. Each column has: "
+    "result.columns.to_frame(), or result.columns['age'].answer('tv') of one."
+)
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], library: FrameLibrary | None = None) -> Any:
@@ -103,7 +106,8 @@ class ColumnTable:
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """One row per column, in a data frame of pandas, polars or pyarrow.
 
-        Medians are those of columns of numbers, infinite where they lie in an outermost bin.
+        Medians of numbers are infinite where they lie in an outermost bin. Those of times
+        (`median_time`) are texts, and empty there.
         """
         typical = {} if self.values is None else self.values.typical
         rows = [_row(answer, typical.get(answer.name)) for answer in self.answers]
@@ -115,12 +119,19 @@ class ColumnTable:
         return frame_of(rows, library or self.library)
 
     def cells(self, library: FrameLibrary | None = None) -> Any:
-        """One row per cell of every column, in a data frame."""
-        rows = [
-            _cell_row(answer, cell, count)
-            for answer in self.answers
-            for cell, count in zip(answer.cells, answer.counts.counts, strict=True)
-        ]
+        """One row per cell of every column, in a data frame. The last one of a single column has
+        its new values, which the reference does not know.
+        """
+        rows = []
+        for answer in self.answers:
+            for cell, count in zip(answer.cells, answer.counts.counts, strict=True):
+                shares = cell.reference, cell.share, cell.interval
+                rows.append(_cell_row(answer, cell.label, *shares, cell.shifted, count))
+            new = None if self.values is None else self.values.new(answer)
+            if new is not None:
+                count = math.fsum(answer.counts.out_of_domain)
+                shares = new.before, new.now, new.interval
+                rows.append(_cell_row(answer, new.what, *shares, new.change, count))
         return frame_of(rows, library or self.library)
 
     def __repr__(self) -> str:
@@ -154,24 +165,38 @@ def _row(answer: ColumnAnswer, typical: Typical | None) -> dict[str, Any]:
 
 
 def _medians(typical: Typical | None) -> dict[str, Any]:
-    """Of numbers; those of times are texts in the report, and a frame has one type per column."""
-    numbers = [math.nan] * 4
-    if typical is not None and not isinstance(typical.column, Times):
-        numbers = [typical.before, typical.now, *typical.interval]
+    """Of numbers, and as texts those of times: a frame has one type per column."""
     names = ("reference_median", "median", "median_low", "median_high")
-    return dict(zip(names, numbers, strict=True))
+    numbers, times = dict.fromkeys(names, math.nan), {f"{name}_time": "" for name in names}
+    if typical is None:
+        return numbers | times
+    found = dict(zip(names, (typical.before, typical.now, *typical.interval), strict=True))
+    if not isinstance(typical.column, Times):
+        return found | times
+    shown = {
+        f"{name}_time": typical.column.show(at) for name, at in found.items() if math.isfinite(at)
+    }
+    return numbers | times | shown
 
 
-def _cell_row(answer: ColumnAnswer, cell: CellAnswer, count: float) -> dict[str, Any]:
-    low, high = cell.interval
+def _cell_row(
+    answer: ColumnAnswer,
+    label: str,
+    reference: float,
+    share: float,
+    interval: tuple[float, float],
+    shifted: str,
+    count: float,
+) -> dict[str, Any]:
+    low, high = interval
     return {
         "column": answer.name,
-        "cell": cell.label,
-        "reference": cell.reference,
-        "share": cell.share,
+        "cell": label,
+        "reference": reference,
+        "share": share,
         "low": low,
         "high": high,
-        "shifted": cell.shifted,
+        "shifted": shifted,
         "noisy_count": count,
     }
 
@@ -229,6 +254,8 @@ class Comparison:
     @property
     def value(self) -> float:
         """The released estimate of the first divergence, noise included; see `columns`, too."""
+        if not self.release.answers:
+            raise InvalidInputError(ONLY_COLUMNS)
         return self.release.value
 
     @property
@@ -295,7 +322,8 @@ class Comparison:
         """One row per answer about the whole, in a data frame of pandas, polars or pyarrow.
 
         By default the library of the clients' frames; of files, the first that was imported
-        already, or that is installed. `columns.to_frame()` has one row per column.
+        already, or that is installed. `columns.to_frame()` has one row per column. It is empty if
+        the plan asks about columns only.
         """
         rows = [self._row(answer) for answer in self.release.answers]
         return frame_of(rows, library or self.library)
@@ -305,7 +333,7 @@ class Comparison:
 
         Needs the extra `report`.
         """
-        return release_figure(self.release)
+        return release_figure(self.release, self._values)
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)

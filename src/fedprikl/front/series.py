@@ -250,7 +250,8 @@ class LocalSeries:
             raise ReleaseRefused(
                 f"Period {number} is still due: no client holds a record from {begins:%Y-%m-%d} "
                 f"on, where it begins. Either the records have not arrived yet, or the clock of "
-                f"this machine is ahead: it says {at}. Nothing was counted and nothing was charged."
+                f"this machine is ahead: it says {at}. Nothing of period {number} was counted "
+                "or charged."
             )
 
 

@@ -9,8 +9,9 @@ from fedprikl.checks import Floats, check_positive_int
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation.ordinary_periods import ordinary_variance
 from fedprikl.estimation.statistic import Grouping
-from fedprikl.estimation.worlds import Cells, ordinary_variance
+from fedprikl.estimation.worlds import Cells
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
 from fedprikl.protocol.release import Release

@@ -17,9 +17,10 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise
 from fedprikl.estimation.no_drift import public_simulation
+from fedprikl.estimation.ordinary_periods import ordinary_ratios
 from fedprikl.estimation.statistic import Grouping
 from fedprikl.estimation.verdict import KNEE, SmoothTail
-from fedprikl.estimation.worlds import Cells, ordinary_ratios, period_shares
+from fedprikl.estimation.worlds import Cells, period_shares
 from fedprikl.libraries import scipy
 from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 

@@ -282,9 +282,16 @@ def _findable(
     """What the counted periods of a segment could have shown, by the thresholds of the last one."""
     watched, last = [each.view for each in segment.views], nominal[segment.periods[-1].number]
     cases, blocks = null_cases(watched, last, per_year=per_year, horizon=horizon)
-    nulls, depths = _nulls(cases, rate / blocks)
     variation = _variation_depth(len(cases) * min(per_year, horizon), rate)
-    return findable_in_series(cases, nulls, depths, len(segment.periods), variation=variation)
+    return _findable_by(cases, rate / blocks, len(segment.periods), variation)
+
+
+@lru_cache(maxsize=256)
+def _findable_by(
+    cases: tuple[NullCase, ...], rate: float, counted: int, variation: float
+) -> FindableInSeries:
+    nulls, depths = _nulls(cases, rate)
+    return findable_in_series(cases, nulls, depths, counted, variation=variation)
 
 
 def _variation_depth(judged: int, rate: float) -> float:

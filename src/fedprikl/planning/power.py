@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,8 +21,6 @@ MANY_POPULATIONS, MANY_COUNTS = 2000, 400_000  # that tell the size, and their c
 FURTHEST = math.log(2)  # from a known size, on a line
 FINE = 2  # further sizes that are looked at with many populations
 LEAST = 1e-9  # nobody looks for less
-TINY = 1e-300
-KEPT = 1 - 1e-12  # of a P: else rounding decides whether there is a rest, whose draw takes a number
 NOISES = 64  # populations whose adaptive noise is computed
 
 
@@ -82,16 +80,8 @@ def drifted_counts(model: NoDrift, examples: Floats, populations: int) -> Ints:
 
     The random numbers are the same for all drifts.
     """
-    rng, each = np.random.default_rng(SEED), max(1, populations // len(examples))
-    return np.concatenate([drifted(model, ratios).counts(each, rng) for ratios in examples])
-
-
-def drifted(model: NoDrift, ratios: Floats) -> NoDrift:
-    """The same spread around a P that has drifted."""
-    chances = model.pi * ratios
-    asked = np.bincount(model.batch, weights=chances[model.term])
-    # Large ratios of few sampled cells may exceed 1 together. A probability is above 0.
-    return replace(model, pi=np.maximum(KEPT * chances / max(1.0, float(asked.max())), TINY))
+    each = max(1, populations // len(examples))
+    return model.counts(each * len(examples), np.random.default_rng(SEED), examples)
 
 
 def least_found(

@@ -23,7 +23,6 @@ from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.simulated_releases import (
-    RESAMPLES,
     AdaptiveNoise,
     CountsNoise,
     LookedNoise,
@@ -215,7 +214,7 @@ class SimulatedRound:
         """How the size is released."""
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram) or not self.is_whole:
-            return CountsNoise(self.count_noise, resamples=self._resamples)
+            return CountsNoise(self.count_noise)
         noise = trust.noise_of(self.plan.question)
         if isinstance(noise.law, LookedMechanism):
             sensitivity = self.sensitivity(self.score)
@@ -223,7 +222,7 @@ class SimulatedRound:
         if not isinstance(noise.law, Calibrated):
             return AdaptiveNoise(noise.law.epsilon, self.plan.contribution_bound)
         if noise.is_counts:
-            return CountsNoise(CountNoise.of(noise.law.noise), not self.textbook, self._resamples)
+            return CountsNoise(CountNoise.of(noise.law.noise), textbook=self.textbook)
         return ValueNoise(noise.law.for_sensitivity(self.sensitivity(self.score)))
 
     @property
@@ -234,13 +233,6 @@ class SimulatedRound:
             clients = self.known.clients // self.batches
             return expected_noise(trust, cohort_sizes(self.plan, clients))
         return CountNoise.of(trust.column_counts)
-
-    @property
-    def _resamples(self) -> int:
-        """Of the debiasing: nearer to the many of a release where cells are few."""
-        if not self.is_whole:
-            return RESAMPLES
-        return max(10, min(20, COUNTS // (2 * len(self.points))))
 
     def error(self, case: int) -> float:
         """Mean absolute error at one of the cases."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.accounting import SAFETY, concentrated_epsilon, normal_tail
 from fedprikl.privacy.charges import (
@@ -125,7 +124,6 @@ def largest_fitting_epsilon(
 
     Rounded down to three digits, so that it can be typed in and fits; 0 if nothing does.
     """
-    check_epsilon(epsilon)
 
     def fits(candidate: float) -> bool:
         more = calibrate(Numbers(), epsilon=candidate, delta=delta, law=law)
@@ -138,11 +136,9 @@ def largest_fitting_epsilon(
     if not any(fits(share * epsilon) for share in TINY):
         return 0.0
     low, high = 0.0, epsilon
-    while high - low > 1e-3 * high and high > 1e-6 * epsilon:
+    while high - low > 1e-3 * high:  # comes past the tiny ones, of which one fits
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    if low == 0:
-        return 0.0
     unit = 2 - math.floor(math.log10(low))
     typed = float(f"{math.floor(low * 10.0**unit)}e{-unit}")
     return typed if fits(typed) else 0.0

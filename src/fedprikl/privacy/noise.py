@@ -268,11 +268,12 @@ def _sampler(law: Literal["laplace", "gaussian"], scale: float, size: int | None
     """OpenDP's noise on a list: of so many reals, on the grid, or of whole numbers (None)."""
     dp = opendp()
     make, distance = (
-        (dp.m.make_laplace, dp.l1_distance)
+        (dp.measurements.make_laplace, dp.metrics.l1_distance)
         if law == "laplace"
-        else (dp.m.make_gaussian, dp.l2_distance)
+        else (dp.measurements.make_gaussian, dp.metrics.l2_distance)
     )
+    vector, entry = dp.domains.vector_domain, dp.domains.atom_domain
     if size is None:
-        return make(dp.vector_domain(dp.atom_domain(T="i64")), distance(T=float), scale)
-    reals = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+        return make(vector(entry(T="i64")), distance(T=float), scale)
+    reals = vector(entry(T=float, nan=False), size=size)
     return make(reals, distance(T=float), scale, k=GRID_EXPONENT)

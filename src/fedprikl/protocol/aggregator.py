@@ -1,9 +1,9 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out.
 
 `RoundDriver` takes it through the steps of a round: the only place where they are. For every
-`Step`, all cohorts side by side: it says what to send to whom, takes whatever answers the transport
-brings, and goes on with those who answered. A client may be late, silent or lie; it is left out,
-and a cohort that cannot go on is dropped.
+`Step`, of all cohorts side by side or of one, it says what to send to whom, takes whatever answers
+the transport brings, and goes on with those who answered. A client may be late, silent or lie; it
+is left out, and a cohort that cannot go on is dropped.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -264,10 +264,13 @@ class RoundDriver:
         self.refusals: dict[str, str] = {}  # client -> why it takes no part any more
         self.confided: set[str] = set()  # those of them who told this aggregator alone
 
-    def drive(self, transport: Transport) -> Iterator[StepCount]:
-        """Runs the steps in order; after each, how it went. Who has not answered is left out."""
+    def drive(self, transport: Transport, cohort: int | None = None) -> Iterator[StepCount]:
+        """Runs the steps in order; after each, how it went. Who has not answered is left out.
+
+        Of all cohorts side by side, or of one of them.
+        """
         for step in Step:
-            messages = self.messages(step)
+            messages = self.messages(step, cohort)
             for reply in transport.exchange(step, messages, self.can_spare_the_rest):
                 self.take(step, reply)
             silent = tuple(sorted(self._awaited | self._lost))
@@ -295,10 +298,10 @@ class RoundDriver:
         """Whether no more clients are missing than the plan expects to vanish."""
         return self.waiting <= self._round.plan.sums.dropout * len(self._places)
 
-    def messages(self, step: Step) -> dict[str, bytes]:
-        """What to send in a step, by client; ends the one before for every cohort."""
+    def messages(self, step: Step, cohort: int | None = None) -> dict[str, bytes]:
+        """What to send in a step, by client; ends the one before for every cohort, or for one."""
         found: dict[str, bytes] = {}
-        for number in self._running():
+        for number in self._running() if cohort is None else {cohort} & {*self._running()}:
             members = self._round.cohorts[number].members
             try:
                 messages = self._of_cohort(number, step)
@@ -313,10 +316,7 @@ class RoundDriver:
         current, cohort = self._round, self._round.cohorts[number]
         sums = self.aggregator.sums[number]
         if step is Step.ADVERTISE:
-            return {
-                index: Invitation.to_member(current, cohort, index).to_bytes()
-                for index in range(len(cohort.members))
-            }
+            return Invitation.to_members(current, cohort)
         send = {
             Step.SHARE: sums.send_keys,
             Step.INPUT: sums.send_shares,

@@ -19,13 +19,14 @@ from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan, Trust
 from fedprikl.protocol.question import AskedView
 from fedprikl.protocol.report import make_reports
-from fedprikl.protocol.round import Invitation, Step, plan_cohort, sum_nonce
+from fedprikl.protocol.round import INDEX, Invitation, Step, plan_cohort, sum_nonce
 from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.records import Draw
 from fedprikl.reference import Reference
 from fedprikl.reference.domain import Table
 from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
+from fedprikl.secure_sum.masking import Agree
 
 NO_ROOM = "the plan has no room for as many records as this client holds"
 NO_RECORDS = "it holds no records, and the plan lets such clients stay away"
@@ -176,10 +177,28 @@ def _columns_of(asked: AskedView, reference: Reference) -> set[str]:
     return set(table.names) if table else {"value"}
 
 
+def _read(message: bytes) -> tuple[Invitation, Invitation]:
+    """The invitation in a message, and what its whole cohort is told: that of client 0.
+
+    All members are told the same but for their `index`. Those in one process read it once.
+    """
+    match INDEX.split(message):
+        case before, index, after:
+            to_all = _invitation(before + b',"index":0,' + after)
+            return replace(to_all, index=int(index)), to_all
+    found = _invitation(message)
+    return found, found
+
+
 @lru_cache(maxsize=4)
 def _invitation(message: bytes) -> Invitation:
-    """All clients of three servers that are in one process get the same."""
     return Invitation.from_bytes(message)
+
+
+@lru_cache(maxsize=4)  # an invitation never changes, and is only the same as itself
+def _may_take_part(to_all: Invitation, policy: Policy, reference: Reference, at: str) -> None:
+    """`check_invitation`, which does not depend on the client's place, once for a cohort."""
+    check_invitation(to_all, policy, reference, at=at)
 
 
 def check_protected(plan: Plan, policy: Policy) -> None:
@@ -255,7 +274,6 @@ def check_roster(
         )
 
 
-@lru_cache(maxsize=4)  # an invitation never changes, and is only the same as itself
 def _fits_the_plan(invitation: Invitation) -> bool:
     """Whether every number of the secure sum follows from the plan and from what is asked.
 
@@ -319,6 +337,7 @@ class ClientSession:
         seed: bytes,
         rules: ClientRules,
         identity: SigningKey | None = None,
+        agreement: Agree | None = None,
     ) -> None:
         self.invitation = invitation
         self._vector, self._seed, self._rules = vector, seed, rules
@@ -330,6 +349,7 @@ class ClientSession:
             seed,
             identity=None if signer is None else signer.private_bytes(),
             rules=rules,
+            agreement=agreement,
         )
 
     def __repr__(self) -> str:
@@ -455,6 +475,7 @@ class Client:
         identity: SigningKey | None = None,
         roster: Roster | None = None,
         period: int | None = None,
+        agreement: Agree | None = None,
     ) -> None:
         self._counts = counts  # SECRET: records per cell of the domain, "other" last
         self._views = views  # SECRET: the same for each view of the reference
@@ -464,6 +485,7 @@ class Client:
         self._source = source
         self._identity, self._roster = identity, roster  # for plans that name a roster
         self._period = period  # of a series, whose records were counted
+        self._agreement = agreement  # on keys; None: by itself
         self._answered: set[str] = set()
         self._newest: dict[tuple[str, str], int] = {}  # serial by organiser and population
 
@@ -494,6 +516,7 @@ class Client:
                 require_roster=plan.roster != "",
             ),
             identity=self._identity,
+            agreement=self._agreement,
         )
 
     def report(self, message: bytes, servers: Sequence[str], *, at: str) -> tuple[bytes, ...]:
@@ -517,11 +540,11 @@ class Client:
 
     def _agree(self, message: bytes, at: str) -> Invitation:
         """The invitation, if this client takes part: it remembers the round and the plan."""
-        invitation = _invitation(message)
+        invitation, to_all = _read(message)
         plan, lineage = invitation.signed.plan, invitation.signed.lineage
         if invitation.round_id in self._answered:
             raise PolicyRefusal("this round has been answered already")
-        check_invitation(invitation, self._policy, self._reference, at=at)
+        _may_take_part(to_all, self._policy, self._reference, at)
         if plan.validity.serial < self._newest.get(lineage, 0):
             raise PolicyRefusal("the organiser has replaced this plan by a newer one")
         check_roster(invitation, self._policy, self._roster, self._identity)

@@ -27,6 +27,7 @@ from fedprikl.secure_sum import NONCE_BYTES, SumPlan
 _IDENTITY = b"fedprikl/identity/2/"
 _KEY_BYTES = 32
 _CHALLENGE = re.compile("[0-9a-f]{32}")
+INDEX = re.compile(rb',"index":(0|[1-9][0-9]{0,8}),')  # a quote in a text would have a backslash
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +76,13 @@ class Invitation:
         """The invitation of one member of a cohort."""
         about, cells = (cohort.number, cohort.batch, index), tuple(cohort.cells.tolist())
         return cls(current.round_id, current.signed, *about, cells, cohort.sums, current.period)
+
+    @classmethod
+    def to_members(cls, current: Round, cohort: Cohort) -> dict[int, bytes]:
+        """The messages to all members of a cohort: they differ in `index` only."""
+        before, _, after = INDEX.split(cls.to_member(current, cohort, 0).to_bytes())
+        members = range(len(cohort.members))
+        return {index: b'%b,"index":%d,%b' % (before, index, after) for index in members}
 
     def address(self, step: str) -> Address:
         """Where the answer of a step belongs: to this invitation, whole, and to no other.

@@ -167,6 +167,8 @@ class InMemoryTransport:
     ) -> Iterator[Reply]:
         """The replies; a client that has left, or cannot use its message, gives none."""
         del enough  # nobody is waited for
+        if step is Step.ADVERTISE:
+            self._sessions.clear()  # of a cohort that is done
         for name, message in messages.items():
             try:
                 if step is Step.ADVERTISE:
@@ -258,7 +260,14 @@ def run_round(
         counted = driver.counted
     else:
         driver, counted = RoundDriver(current, aggregator), set()
-        for count in driver.drive(transport or InMemoryTransport(clients, at=at, leaves=leaves)):
+        steps = (
+            driver.drive(transport)
+            if transport
+            else _cohort_by_cohort(
+                driver, len(current.cohorts), InMemoryTransport(clients, at=at, leaves=leaves)
+            )
+        )
+        for count in steps:
             if count.step is Step.INPUT:
                 counted |= driver.answered
             report(count)
@@ -267,6 +276,14 @@ def run_round(
     except ReleaseRefused as error:
         raise ReleaseRefused(f"{error}{_refused(driver.refusals)}") from None
     return result(message)
+
+
+def _cohort_by_cohort(
+    driver: RoundDriver, cohorts: int, transport: Transport
+) -> Iterator[StepCount]:
+    """All steps of one cohort, then of the next: only its clients' messages are in memory."""
+    for number in range(cohorts):
+        yield from driver.drive(transport, number)
 
 
 def _refused(refusals: Mapping[str, str]) -> str:

@@ -193,7 +193,7 @@ def count_all(
     for name, source in sources.items():
         try:
             records = open_records(source, format=format, drawn=draw is not None)
-            counted[name] = records.count(reference, draw, reader=reader)
+            counted[name] = records.count(reference, draw, reader=reader).small()
         except RecordsError as error:
             refused[name] = str(error)
         report(name)

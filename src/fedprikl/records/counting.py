@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -170,6 +170,12 @@ class RecordCounts:
     def other(self) -> int:
         """Records out of the domain: all of them if the reference has no joint cells."""
         return int(self.counts[-1])
+
+    def small(self) -> "RecordCounts":
+        """The same in the smallest numbers that fit, for who holds the counts of many clients."""
+        fits = np.min_scalar_type(-self.total - 1)
+        views = tuple(each.astype(fits) for each in self.views)
+        return replace(self, counts=self.counts.astype(fits), views=views)
 
     def __repr__(self) -> str:
         return f"RecordCounts({len(self.counts)} cells, counts not shown)"

@@ -29,6 +29,9 @@ KINDS = {
 }
 DATABASE = re.compile(r"(?:sqlite|duckdb):|[A-Za-z][A-Za-z0-9+.-]*://")
 HOLDS_PASSWORD = re.compile(r"//[^@]*:[^@]*@")
+# What libpq takes (password, sslpassword, oauth_client_secret, scram_client_key, scram_server_key),
+# and what later versions may call a secret. Names of files with one (passfile, sslkey) are none.
+SECRET = re.compile(r"password|secret|token|scram_.*_key", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +53,13 @@ class DatabaseTable:
                 "sqlite:clinic.db. From another database, write the table to a Parquet file."
             )
         given = {name for name, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True)}
-        if kind == "postgresql" and (
-            HOLDS_PASSWORD.match(rest) or given & {"password", "sslpassword"}
-        ):
+        if kind == "postgresql" and (HOLDS_PASSWORD.match(rest) or any(map(SECRET.search, given))):
             raise InvalidInputError(
-                "The address of the database holds a password, and an address is seen by others: "
-                "in lists of processes and in logs. Leave it out, and change it if others can have "
-                "seen it. Write it into ~/.pgpass or the file that PGPASSFILE names, or name a "
-                "service of ~/.pg_service.conf: postgresql:///?service=clinic."
+                "The address of the database holds a password or another secret, and an address is "
+                "seen by others: in lists of processes and in logs. Leave it out, and change it if "
+                "others can have seen it. Write a password into ~/.pgpass or the file that "
+                "PGPASSFILE names, or name a service of ~/.pg_service.conf: "
+                "postgresql:///?service=clinic."
             )
         if not all(self.names) or "\0" in self.table:
             raise InvalidInputError("Name a table or view of the database (--table), like visits.")

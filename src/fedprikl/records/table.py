@@ -71,10 +71,8 @@ def _counts(counts: tuple[Ints, ...], reference: Reference, draw: Draw | None) -
     if draw is not None and (missing := draw.missing(int(counts[0].sum()))):
         whole, views = draw_reference(reference, missing, draw.randomness)
         counts = tuple(own + more for own, more in zip(counts, (whole, *views), strict=True))
-    # The smallest numbers that fit: all clients' counts are in memory at once.
-    small = np.min_scalar_type(-int(counts[0].sum()) - 1)
-    whole, *views = (each.astype(small) for each in counts)
-    return RecordCounts(whole, views=tuple(views))
+    whole, *views = counts
+    return RecordCounts(whole, views=tuple(views)).small()
 
 
 Part = tuple[Ints, Levels, Ints]  # clients of rows, levels of these; clients of unreadable lines

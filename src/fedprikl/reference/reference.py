@@ -1,5 +1,6 @@
 """Reference: the public distribution Pi over a finite domain."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +35,8 @@ from fedprikl.reference.fit import (
 from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 from fedprikl.reference.views import View, check_views
+
+OLD_NAME = "Reference.fit(clients=...) is now called `client`, as in `compare`: client={!r:.60}."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +73,7 @@ class Reference:
         columns: Sequence[str] | None = None,
         bins: int = 10,
         categorical: Iterable[str] = (),
-        clients: str | None = None,
+        client: str | None = None,
         missing: Iterable[str] = MISSING_TEXTS,
         pairs: Sequence[tuple[str, str]] = (),
         views: Sequence[Callable[[Table], ViewKind]] = (),
@@ -78,17 +81,19 @@ class Reference:
         times: str | None = None,
         periods: Every = "week",
         note: Callable[[str], None] = lambda _: None,
+        clients: str | None = None,
     ) -> "Reference":
         """Pi of public rows: a data frame (pandas, polars, pyarrow, ...), or any other `Source`.
 
         `columns` are the fields to compare (default: all). Columns of numbers, dates or times with
         more than `bins` distinct values are cut at their quantiles, unless listed in `categorical`;
         all others are categories. Each combination of levels that occurs becomes a cell.
-        `clients` names a column of client ids, which is not compared but shows how correlated
-        one client's records are. `times` names a column of times: a series then takes differences
-        that the `periods` of the reference have among themselves (day, week, month or quarter) for
-        ordinary; by default it is not compared. `missing` are the texts that stand for a gap, here
-        and at clients; `note` is called with remarks on columns that look odd.
+        `client` names a column of client ids, which is not compared but shows how correlated
+        one client's records are; `clients` is its old name. `times` names a column of times: a
+        series then takes differences that the `periods` of the reference have among themselves
+        (day, week, month or quarter) for ordinary; by default it is not compared. `missing` are the
+        texts that stand for a gap, here and at clients; `note` is called with remarks on columns
+        that look odd.
 
         With several columns, each is a view of its own, and so is each of the `pairs` of columns.
         `views` make views of other kinds from the table (`ViewKind`).
@@ -109,9 +114,14 @@ class Reference:
         for option, given in lists.items():
             if isinstance(given, str):  # its letters would be taken one by one
                 raise InvalidInputError(f"Give a list: {option}=[{given!r:.40}].")
+        if clients is not None:
+            warnings.warn(OLD_NAME.format(clients), FutureWarning, stacklevel=2)
+            if client not in (None, clients):
+                raise InvalidInputError("`clients` is the old name of `client`: give one of both.")
+            client = clients
         source, forced = data if isinstance(data, Source) else FrameSource(data), set(categorical)
-        names = compared_columns(source, columns, forced, clients, times)
-        more = [name for name in (clients, times) if name is not None]
+        names = compared_columns(source, columns, forced, client, times)
+        more = [name for name in (client, times) if name is not None]
         rows = partial(public_rows, source, [*names, *more])
         table = fit_table(
             names,
@@ -124,7 +134,7 @@ class Reference:
         )
         when = None if times is None else ReferenceTimes(times, periods)
         return cls(
-            *fit_views(table, rows(), clients, pairs=pairs, views=views, joint=joint, times=when)
+            *fit_views(table, rows(), client, pairs=pairs, views=views, joint=joint, times=when)
         )
 
     @classmethod

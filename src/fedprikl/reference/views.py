@@ -252,14 +252,14 @@ class Spread:
     def counting(self, varied: Floats, pi: Floats) -> Floats:
         """The variance of P / Pi because Pi was counted: 1 over the cell's holders, about."""
         if not self.counted:
-            return np.zeros(len(pi))
+            return np.zeros_like(pi)
         return np.asarray(self.between_counted * varied + 1 / (self.counted * pi))
 
     def of(self, cells: Ints, pi: Floats) -> Floats:
         """The variance of P / Pi of some cells over clients, for one unit of `between`."""
         kind = self.correlation
         if kind is None:
-            return np.zeros(len(pi))
+            return np.zeros_like(pi)
         if not kind.held:
             return np.asarray(kind.icc / pi)
         usual = max(kind.icc, kind.rare_icc)

@@ -121,6 +121,7 @@ FILLS = {
 LINES = "var(--lines, #87909c)"
 PLOT = 64.0  # percent of the width for bars; the rest is for numbers
 LETTERS = 40  # average ones, of a label on one line where a page is 400 pixels wide
+BREAK = (5.0, 3.5)  # percent before the end of a bar where its gap begins and ends
 ALONG = 5  # steps between the numbers below bars, at most
 LINE, BAR, BETWEEN = 18, 16, 12  # pixels: a line of a label, a bar with its number, rows
 
@@ -137,6 +138,7 @@ class Bar:
     chance: float | None = None  # drawn as a solid one: what no drift gives
     tolerated: float | None = None  # drawn as a dotted one
     thin: bool = False
+    broken: bool = False  # drawn with a gap: it is longer than there is room for
 
     @property
     def lines(self) -> list[tuple[float, str]]:
@@ -188,7 +190,10 @@ def _bar(bar: Bar, y: int, scale: Scale) -> Iterator[Html]:
     if bar.kind == "example":
         look |= {"stroke": FILLS["reference"], "stroke_dasharray": "3 2"}
     top = y + (4 if bar.thin else 1)
-    yield tag("rect", x=_percent(left), y=top, width=_percent(max(right - left, 0.3)), **look)
+    end = right - BREAK[0] if bar.broken else right
+    yield tag("rect", x=_percent(left), y=top, width=_percent(max(end - left, 0.3)), **look)
+    if bar.broken:
+        yield tag("rect", x=_percent(right - BREAK[1]), y=top, width=_percent(BREAK[1]), **look)
     ink = {"stroke": f"var(--ink, {INK})", "stroke_width": 1.4}
     if bar.interval is not None:
         low, high = (PLOT * scale.place(end) for end in bar.interval)

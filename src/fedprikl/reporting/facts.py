@@ -190,6 +190,7 @@ def size_words(answer: Answer) -> str:
     return f"{value} ({between(answer.interval, digits_of(answer))})"
 
 
+WHO = ("client", "site")  # a population of that name is all of them
 FEW = 6  # columns: all are named
 NAMED = 5  # of many columns
 NAME = 48  # letters of a name in a sentence
@@ -207,8 +208,9 @@ RANKING = (
     "to look like it (total variation, tv; 0 is none, 1 is all). Chance keeps it above 0 without "
     "any drift: the solid line is what to expect. It lies far out where the records of a client "
     "are alike, so that a long bar need not be drift.\n"
-    "The thin bar is what the verdict rests on: the column's largest statistic, as a multiple of "
-    "its threshold, which is the dashed line. Chance rarely exceeds it."
+    "The thin bar is what the verdict rests on: the column's largest statistic, in proportion to "
+    "its threshold, which is the dashed line. Chance rarely exceeds it. The numbers below the bars "
+    "are not for it: the scale is the threshold, and a bar with a gap is over twice as long."
 )
 SCALES = (
     "Each scale measures the same difference in its own way: 0 is no difference. Compare the first "
@@ -221,6 +223,11 @@ UNTOLD = (
 LITTLE = "by less than you said matters"
 NOISY = "The numbers that follow are mostly noise: look at their intervals."
 HELPS = "Fewer columns, more records or a larger epsilon would help; a new plan says how much."
+HIDES = " The drift of a single column can be too small to show in the combinations of all of them."
+ABOVE_CHANCE = (
+    "{0} {1} not drifted although the interval is above no drift, which is an average that chance "
+    "often exceeds. Chance rarely exceeds a threshold: the closest statistic is {2} times its own."
+)
 UNRELATED = (
     "The false-alarm rate over columns holds if records of one client are unrelated: "
     "without client ids, the intra-client correlation is not known."
@@ -265,8 +272,9 @@ def release_words(release: Release, absent: Iterable[str] = (), values: Iterable
 def release_headline(release: Release) -> str:
     """The verdict: who differs from the reference, and which columns have drifted."""
     count = included(release)
-    whom = f"the {counted(count, 'client')}"
-    if release.population.lower() not in ("client", "clients"):
+    name = release.population.lower().removesuffix("s")
+    whom = f"the {counted(count, name if name in WHO else 'client')}"
+    if name not in WHO:
         whom += f" of {shortened(clean(release.population), NAME)}"
     if release.outcome is None:
         return f"There is no verdict on {whom}: it could not be computed."
@@ -379,8 +387,9 @@ def drift_words(release: Release) -> str:
     verdict = release.verdict
     if release.outcome == "cannot tell":  # the headline says it, of all verdicts
         return NOISY
-    if verdict is not None and verdict.outcome == "cannot tell":
-        return f"All columns together: {_small(str(verdict))}."
+    if verdict is not None and release.columns:
+        hidden = release.drifted and verdict.outcome == "none found"
+        return f"All columns together: {_small(str(verdict))}.{HIDES if hidden else ''}"
     if verdict is not None:
         return f"{verdict}."
     if release.answers:
@@ -542,7 +551,26 @@ def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
     ]
     if left := len(order) - len(shown):
         lines.append(f"and {left:,} more, none of which was found to have drifted")
-    return (*lines, NOTE, *unrelated(columns))
+    return (*lines, NOTE, *above_chance(shown), *unrelated(columns))
+
+
+def above_chance(columns: Sequence[ColumnAnswer]) -> list[str]:
+    """A sentence about columns that seem to have drifted by their intervals, and have not."""
+    found = [column for column in columns if _seems_drifted(column)]
+    if not found:
+        return []
+    names, have = listed([_name(each) for each in found]), "has" if len(found) == 1 else "have"
+    clearest = max((each for column in found for each in column.statistics), key=lambda s: s.ratio)
+    return [ABOVE_CHANCE.format(_capital(names), have, clearest.times)]
+
+
+def _seems_drifted(column: ColumnAnswer) -> bool:
+    size = column.answer("tv")
+    if column.outcome != "none found" or is_tolerated(column.verdict) or not column.statistics:
+        return False
+    if size is None or size.interval is None or size.no_drift is None:
+        return False
+    return size.interval[0] > size.no_drift
 
 
 def unrelated(columns: Sequence[ColumnAnswer]) -> list[str]:

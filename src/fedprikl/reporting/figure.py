@@ -7,6 +7,7 @@ from fedprikl.libraries import matplotlib_pyplot
 from fedprikl.protocol import Answer, Release
 from fedprikl.protocol.release import ColumnAnswer
 from fedprikl.reporting import facts
+from fedprikl.reporting.values import ColumnValues, Quality
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,8 +19,9 @@ NOW, REFERENCE, INK = "#2468b0", "#858f9c", "#1b2530"
 WIDE, ROW, MARGIN = 7.0, 0.34, 1.1  # inches
 
 
-def release_figure(release: Release) -> "Figure":
-    """The columns by how far they are from the reference; and the cells of those that drifted.
+def release_figure(release: Release, values: ColumnValues | None = None) -> "Figure":
+    """The columns by how far they are from the reference; and the cells of those that drifted, with
+    their new values, which only `values` knows.
 
     A bar is an estimate with its 95% interval; the black tick is what to expect without drift.
     Without columns, each divergence of the whole has a bar. Needs the extra `report`.
@@ -27,7 +29,12 @@ def release_figure(release: Release) -> "Figure":
     pyplot = matplotlib_pyplot()  # a notebook shows figures once it is imported
     order = facts.ranked(release.columns)[:COLUMNS]
     drifted = [column for column in order if column.drifted][:CHARTS]
-    rows = [len(order) or len(release.answers), *(2 * min(len(c.cells), CELLS) for c in drifted)]
+    new = [None if values is None else values.new(column) for column in drifted]
+    cells = [
+        2 * min(len(c.cells), CELLS) + 2 * (n is not None)
+        for c, n in zip(drifted, new, strict=True)
+    ]
+    rows = [len(order) or len(release.answers), *cells]
     # A figure of its own: pyplot would keep it, and show it once more.
     figure: Figure = pyplot.matplotlib.figure.Figure(
         figsize=(WIDE, sum(ROW * max(n, 2) + MARGIN for n in rows)), layout="constrained"
@@ -35,8 +42,8 @@ def release_figure(release: Release) -> "Figure":
     axes = figure.subplots(len(rows), 1, squeeze=False, height_ratios=[max(n, 2) for n in rows])
     first, *others = axes[:, 0]
     _ranking(first, release, order)
-    for each, column in zip(others, drifted, strict=True):
-        _cells(each, column)
+    for each, column, found in zip(others, drifted, new, strict=True):
+        _cells(each, column, found)
     figure.suptitle("\n".join(facts.wrapped(facts.release_headline(release), 80, 3)), fontsize=11)
     return figure
 
@@ -58,15 +65,20 @@ def _ranking(axes: Any, release: Release, columns: list[ColumnAnswer]) -> None:
     axes.set_xlabel("total variation; tick: expected without drift" if columns else "divergence")
 
 
-def _cells(axes: Any, column: ColumnAnswer) -> None:
+def _cells(axes: Any, column: ColumnAnswer, new: Quality | None) -> None:
     furthest = sorted(column.cells, key=facts.difference, reverse=True)[:CELLS]
-    shown = [cell for cell in column.cells if cell in furthest]
-    for place, cell in enumerate(shown):
-        colour = COLOURS["drift"] if cell.shifted else NOW
-        axes.barh(place - 0.2, cell.reference, color=REFERENCE, height=0.36)
-        axes.barh(place + 0.2, cell.share, color=colour, height=0.36)
-        _whisker(axes, place + 0.2, cell.interval)
-    _labels(axes, [cell.label for cell in shown])
+    shown: list[tuple[str, float, float, tuple[float, float], str]] = [
+        (cell.label, cell.reference, cell.share, cell.interval, cell.shifted)
+        for cell in column.cells
+        if cell in furthest
+    ]
+    if new is not None:
+        shown.append((new.what, new.before, new.now, new.interval, new.change))
+    for place, (_, before, now, interval, shifted) in enumerate(shown):
+        axes.barh(place - 0.2, before, color=REFERENCE, height=0.36)
+        axes.barh(place + 0.2, now, color=COLOURS["drift"] if shifted else NOW, height=0.36)
+        _whisker(axes, place + 0.2, interval)
+    _labels(axes, [label for label, *_ in shown])
     axes.set_title(_text(column.name), fontsize=10, loc="left")
     axes.set_xlabel("share of all records: reference (grey) and now")
 

@@ -258,12 +258,17 @@ def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
 
 
 def _evidence(column: ColumnAnswer, kind: Kind, width: float) -> Iterator[Bar]:
-    """The clearest statistic beside its threshold, which is in the middle: r / (1 + r)."""
+    """The clearest statistic in proportion to its threshold, which is in the middle."""
     if column.statistics:
         clearest = max(column.statistics, key=lambda each: each.ratio)
-        end = width * (1 - 1 / (1 + clearest.ratio))
-        says = f"{clearest.times}x its threshold"
-        yield Bar(value=end, says=says, kind=kind, mark=width / 2, thin=True)
+        yield Bar(
+            value=width * min(max(clearest.ratio, 0.0) / 2, 1.0),
+            says=f"{clearest.times}x threshold",
+            kind=kind,
+            mark=width / 2,
+            thin=True,
+            broken=clearest.ratio > 2,
+        )
 
 
 def _sizes(release: Release, plan: Plan) -> Html:
@@ -282,6 +287,8 @@ def _size(answer: Answer, release: Release, plan: Plan) -> Html:
     mark = plan.verdict.threshold if answer is release.answers[0] else None  # a plan has one
     verdict, tested = release.verdict, facts.statistic_of(answer, release)
     kind = KINDS.get(None if verdict is None else verdict.outcome, "now")
+    if tested is not None and not tested.exceeds:  # another divergence found the drift
+        kind = "now"
     little = _tolerated(verdict) if answer.divergence == "tv" else None
     return size_chart(answer, release.records, tested, mark, kind, little)
 

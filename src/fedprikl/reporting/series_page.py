@@ -41,6 +41,7 @@ SITES = 8  # likewise
 SITE_HEAD = ("site", "answered", "share", "last answered")
 STATISTIC_HEAD = ("column", "alone", "together", "window", "size", "verdict")
 VERDICTS = {True: "above", False: "below", None: "not judged"}
+TOGETHER = "above, together with earlier ones"
 TOO = ", if the difference is also larger than what the plan tolerates"
 COMMAND = html.tag("code", "fedprikl monitor run")
 
@@ -262,10 +263,16 @@ def _sizes(status: SeriesStatus) -> Iterator[Html]:
     ]
     if not any(boxes):
         return
+    left = [] if shown else [column.name for column in last.columns if column not in order]
+    others = (
+        f" Shown are the {len(order)} columns that stand out most now; {facts.listed(left)} "
+        f"{'is' if len(left) == 1 else 'are'} in the report of each {status.every}."
+    )
     yield html.note(
         f"Of each {status.every} alone, with its 95% interval. 0 is no difference, but chance "
         "and noise keep the value above 0 without any drift: see the dotted line. Total variation "
         "is the share of all records that would have to change to look like the reference."
+        f"{others if left else ''}"
     )
     names = {"now": "value", "band": "95% interval", "below": "expected without drift"}
     if status.tolerate or status.tolerate_columns:
@@ -367,6 +374,9 @@ def _said(point: PeriodPoint) -> str:
     """Whether anything is above its threshold, and by more than is tolerated."""
     if not point.exceeds and any(view.tolerated for view in point.views):
         return "tolerated"
+    alone, limit = facts.largest(point, cumulative=False), point.threshold
+    if point.exceeds and alone is not None and limit is not None and alone[0] <= limit:
+        return TOGETHER
     return VERDICTS[point.exceeds]
 
 

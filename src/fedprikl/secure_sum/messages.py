@@ -15,7 +15,8 @@ over all the bytes before it.
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
+from itertools import chain
+from operator import ge
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
@@ -78,13 +79,15 @@ def records(size: int) -> Codec:
 
     def put(value: Iterable[tuple[int, bytes]]) -> bytes:
         listed = list(value)
-        if any(len(body) != size for _, body in listed):
+        if not {len(body) for _, body in listed} <= {size}:
             raise MessageDecodeError(f"a record must have a body of {size} bytes")
-        return _number(len(listed)) + b"".join(layout.pack(*record) for record in listed)
+        all_of_them = f"<{f'I{size}s' * len(listed)}"  # at once: there are many
+        return _number(len(listed)) + struct.pack(all_of_them, *chain.from_iterable(listed))
 
     def get(reader: Reader) -> tuple[tuple[int, bytes], ...]:
         listed = tuple(layout.iter_unpack(reader.take(reader.number() * layout.size)))
-        if any(a[0] >= b[0] for a, b in pairwise(listed)):
+        clients = [client for client, _ in listed]
+        if any(map(ge, clients, clients[1:])):
             raise MessageDecodeError("the clients in a list are not in strictly ascending order")
         return listed
 

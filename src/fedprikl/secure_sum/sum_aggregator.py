@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
 from typing import Any, NoReturn
@@ -146,7 +146,7 @@ class SumAggregator:
         self._shares: dict[int, SealedShares] = {}
         self._inputs: dict[int, MaskedInput] = {}
         self._echoes: dict[int, Echo] = {}
-        self._answers: dict[int, UnmaskShares] = {}
+        self._answers: dict[int, bytes] = {}  # of `UnmaskShares`, as they came: many small parts
         logs = (self._adverts, self._shares, self._inputs, self._echoes, self._answers)
         self._received: dict[Any, dict[int, Any]] = dict(zip(_EXPECTED.values(), logs, strict=True))
         self._rejected: list[RejectedMessageError] = []
@@ -164,7 +164,7 @@ class SumAggregator:
     def receive(self, sender: int, data: bytes) -> None:
         """Takes one message of a client; `sender` is who the transport says it came from."""
         try:
-            self._store(self._open(sender, data))
+            self._store(self._open(sender, data), data)
         except MessageDecodeError as error:
             self._note(sender, str(error))
             raise RejectedMessageError(sender, str(error)) from None
@@ -185,6 +185,8 @@ class SumAggregator:
         self._leave(AggregatorStep.SHARES)
         self._present = self._enough(self._shares.keys())
         boxes = {i: dict(self._shares[i].boxes) for i in self._present}
+        for i, sent in self._shares.items():
+            self._shares[i] = replace(sent, boxes=())  # delivered; only the commitment is needed
         self.step = AggregatorStep.INPUTS
         return self._inboxes(ShareInbox, lambda sender, receiver: boxes[sender][receiver])
 
@@ -204,6 +206,7 @@ class SumAggregator:
         self._present = frozenset(self._echoes)
         self._check_openable(self._present)
         tags = {i: dict(self._echoes[i].tags) for i in self._present}
+        self._echoes.clear()
         self.step = AggregatorStep.UNMASK
         return self._inboxes(EchoInbox, lambda sender, receiver: tags[sender][receiver])
 
@@ -216,7 +219,6 @@ class SumAggregator:
         out, which changes nothing. If it does not open, the wrong shares are looked for.
         """
         self._leave(AggregatorStep.UNMASK)
-        self._check_openable(self._answers.keys())
         holders = self._holders()
         worst = min(holders, key=lambda owner: len(holders[owner]))
         if len(holders[worst]) < self._plan.threshold:
@@ -250,7 +252,8 @@ class SumAggregator:
         holders: dict[int, Holders] = {
             i: [] for i in sorted(self._inputs.keys() | self._needed_dropped())
         }
-        for sender, answer in sorted(self._answers.items()):
+        for sender, data in sorted(self._answers.items()):
+            answer = UnmaskShares.decode(data)
             for owner, piece in (*answer.self_seeds, *answer.mask_keys):
                 if owner in holders:
                     holders[owner].append((sender, piece))
@@ -356,7 +359,7 @@ class SumAggregator:
         if sender in self._received[type(message)]:
             raise RejectedMessageError(sender, f"its {type(message).__name__} is already in")
 
-    def _store(self, message: SignedMessage) -> None:
+    def _store(self, message: SignedMessage, data: bytes) -> None:
         match message:
             case KeyAdvert():
                 self._check_advert(message)
@@ -368,7 +371,8 @@ class SumAggregator:
                 self._ring.unpack(message.packed)
             case UnmaskShares():
                 self._check_answer(message)
-        self._received[type(message)][message.sender] = message
+        kept = data if isinstance(message, UnmaskShares) else message
+        self._received[type(message)][message.sender] = kept
 
     def _check_advert(self, advert: KeyAdvert) -> None:
         roster = self._plan.roster

@@ -17,6 +17,7 @@ from fedprikl.errors import (
     WrongStepError,
 )
 from fedprikl.secure_sum.masking import (
+    Agree,
     Channel,
     ClientKeys,
     Words,
@@ -94,8 +95,9 @@ class SumClient:
         *,
         identity: bytes | None = None,
         rules: ClientRules | None = None,
+        agreement: Agree | None = None,
     ) -> None:
-        self._plan, self._index = plan, index
+        self._plan, self._index, self._agree = plan, index, agreement or agree
         self._rules = rules or ClientRules()
         self._check_plan(identity)
         self._keys = ClientKeys.from_seed(
@@ -205,7 +207,7 @@ class SumClient:
             self._refuse(f"the keys of neighbour {peer} are not signed by its identity")
         if roster and not verify(roster[peer], advert.signature, advert.signed_part()):
             self._refuse(f"the signature on the keys of neighbour {peer} is wrong")
-        shared = agree(self._keys.seal_key, advert.seal_key)
+        shared = self._agree(self._keys.seal_key, advert.seal_key)
         if shared is None:
             self._refuse(f"the sealing key of neighbour {peer} is of low order")
         return Channel(shared, self._index, peer, self._plan.round_id)
@@ -223,7 +225,7 @@ class SumClient:
         round_id, ring, me = self._plan.round_id, self._ring, self._index
         yield 1, self_mask(self._keys.self_seed, me, round_id=round_id, ring=ring)
         for peer in peers:
-            shared = agree(self._keys.mask_key, self._mask_keys[peer])
+            shared = self._agree(self._keys.mask_key, self._mask_keys[peer])
             if shared is None:
                 self._refuse(f"the mask key of neighbour {peer} is of low order")
             yield pair_sign(me, peer), pair_mask(shared, me, peer, round_id=round_id, ring=ring)

@@ -219,11 +219,15 @@ class SumPlan:
 
     def ring(self) -> Ring:
         """The ring the sum lives in."""
-        return Ring(self.maxima, self.clients)
+        return _ring(self.maxima, self.clients)
 
     def graph(self) -> Graph:
         """Who is whose neighbour."""
-        return Graph(self.clients, self.neighbours, self.round_id)
+        return _graph(self.clients, self.neighbours, self.round_id)
+
+
+# The same for all clients of a sum, of whom one process may hold many.
+_ring, _graph = lru_cache(maxsize=4)(Ring), lru_cache(maxsize=4)(Graph)
 
 
 def _as_tuple(values: Sequence[Any], name: str) -> tuple[Any, ...]:

@@ -1,6 +1,9 @@
 """Reports over HTTP: what is kept, and every way in which a report is refused."""
 
 import asyncio
+import socket
+import ssl
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from fedprikl.deployment.servers import collector
 from fedprikl.deployment.servers.collector import Collector
 from fedprikl.deployment.servers.meeting import shut
+from fedprikl.deployment.web import serving
 from fedprikl.errors import IntakeError
 from fedprikl.protocol import Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.plan import Validity
@@ -209,6 +213,29 @@ def test_slow_and_cut_uploads(world: World) -> None:
     assert [status for status, _, _ in found] == [408, 422, 413]
     assert found[0][2]["connection"] == "close"
     assert held(world, signed) == 0
+
+
+def test_slow_senders_keep_nobody_out(world: World) -> None:
+    """Over real HTTPS: more of them than there are places, with half a head or half a body each."""
+    signed, home = world.plan(), world.homes[0]
+    roots = ssl.create_default_context(cafile=str(home.folder / "ca.pem"))
+    mine = reports(signed)[0]
+    head = f"POST /v1/reports HTTP/1.1\r\nHost: s\r\nContent-Length: {len(mine)}\r\n".encode()
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(world.collector(), tls=home.tls, at_once=4))
+        host, port = address.removeprefix("https://").rstrip("/").split(":")
+
+        def connect(words: bytes) -> ssl.SSLSocket:
+            plain = socket.create_connection((host, int(port)), timeout=60)
+            found = stack.enter_context(roots.wrap_socket(plain, server_hostname=host))
+            found.sendall(words)
+            return found
+
+        for words in (head, head + b"\r\n" + mine[:40]) * 4:
+            connect(words)
+        answer = connect(head + b"\r\n" + mine).recv(100)
+    assert b" 200 " in answer
+    assert held(world, signed) == 1
 
 
 def test_lengths(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

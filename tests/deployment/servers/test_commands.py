@@ -47,7 +47,9 @@ class Operators:
     """Three folders made by commands, a plan, and an organiser."""
 
     def __init__(self, folder: Path, **limits: object) -> None:
-        self.folder, self.organiser = folder, SigningKey.generate()
+        made = runner.invoke(app, ["keys", str(folder / "organiser")])
+        self.folder, self.organiser = folder, SigningKey.load(folder / "organiser" / "signing.pem")
+        assert self.organiser.public in made.output
         self.homes = [folder / f"server{n}" for n in (1, 2, 3)]
         options = [word for name, value in limits.items() for word in (f"--{name}", value)]
         for number, (home, port) in enumerate(zip(self.homes, free_ports(), strict=True), start=1):
@@ -106,6 +108,9 @@ def test_from_keys_to_a_signed_release(tmp_path: Path) -> None:
     fetched = ServerHome(made.homes[2]).release(made.signed.plan.fingerprint, 0)
     assert Release.from_bytes(fetched or "") == release
     assert "this is that release" in run("answer", made.homes[0], made.plan)
+    for home in made.homes:
+        page = (home / "releases" / path.with_suffix(".html").name).read_text()
+        assert release.round_id in page
     told = json.loads(run("status", made.homes[0], "--json"))
     assert (told["server"], told["reports"][0]["held"], len(told["releases"])) == (1, 0, 1)
     assert told["epsilon_left"]["phones"] < 0.01
@@ -119,6 +124,30 @@ def test_plans_beyond_the_limits_are_refused(tmp_path: Path) -> None:
     made.plan.write_text(json.dumps(other.to_dict()))
     assert "not signed by the organiser" in fails("accept", made.homes[0], made.plan)
     assert "has not accepted the plan" in fails("answer", made.homes[0], made.plan)
+
+
+def test_plan_that_the_budget_cannot_pay_is_refused(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    home = made.homes[0]
+    told = " ".join(fails("accept", home, made.plan, "--budget", 0.5).split())
+    assert "0.5 is left" in told
+    assert "The plan was not accepted" in told
+    assert not list((home / "plans").iterdir())
+    assert "The plan was not accepted" in " ".join(fails("accept", home, made.plan).split())
+    assert "takes reports" in run("accept", home, made.plan, "--budget", 1)
+    without = run("accept", made.homes[1], made.plan)
+    assert "has no budget at this server yet" in " ".join(without.split())
+    assert "takes reports" in without
+
+
+def test_plan_of_some_releases_says_that_the_last_will_be_refused(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    budget = Budget(epsilon=1.0, releases=3, total_epsilon=3.0, total_delta=3e-6)
+    plan = replace(made.signed.plan, budget=budget)
+    made.plan.write_text(json.dumps(SignedPlan.sign(plan, made.organiser).to_dict()))
+    told = " ".join(run("accept", made.homes[0], made.plan, "--budget", 2).split())
+    assert "the last ones will be refused" in told
+    assert "the last ones" not in run("accept", made.homes[0], made.plan, "--budget", 3)
 
 
 def test_cards_must_be_those_of_the_three(tmp_path: Path) -> None:

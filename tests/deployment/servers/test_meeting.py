@@ -104,6 +104,39 @@ def test_all_reports_are_counted_once(world: World) -> None:
     assert "share" not in repr(found[1])
 
 
+def test_report_at_two_collectors_of_a_server_counts_once(world: World) -> None:
+    """A client that comes back may reach another collector behind a load balancer."""
+    sent = clients(world.plan())
+    send(world, *sent)
+    for number in (1, 3):
+        app = world.collector(number, name="b")
+        for client in sent[:3]:
+            assert asyncio.run(call(app, client[number - 1]))[0] == 200
+        app._intake.close()
+    found = meet(world)
+    assert total(found) == SUM
+    assert isinstance(found[0], Settled)
+    assert found[0].held == {1: 4, 2: 4, 3: 4}
+
+
+def test_older_store_with_its_mark_shows_in_what_the_others_hold(world: World) -> None:
+    """The collector starts: its note of the last report went back too. All leave reports out."""
+    signed = world.plan()
+    folder = world.homes[1].folder
+    send(world, *clients(signed))
+    older = {path: path.read_bytes() for path in folder.glob("reports-a.db*")}
+    send(world, *[reports(signed, counts=[9, 9, 9, 9, 9]) for _ in range(2)])
+    for path in folder.glob("reports-a.db*"):
+        path.unlink()
+    for path, content in older.items():
+        path.write_bytes(content)
+    world.collector(2)._intake.close()
+    found = meet(world)
+    assert total(found) == SUM
+    assert isinstance(found[1], Settled)
+    assert (found[1].missing, found[1].held) == (2, {1: 6, 2: 4, 3: 6})
+
+
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_one_server_is_lost(world: World, lost: int) -> None:
     send(world, *clients(world.plan()))
@@ -157,6 +190,24 @@ def test_no_report_comes_after_the_end(world: World) -> None:
     late = reports(signed)
     for number in (1, 2, 3):
         assert asyncio.run(call(world.collector(number), late[number - 1]))[0] == 410
+
+
+def test_collector_that_begins_after_the_end_takes_no_report(world: World) -> None:
+    """Its file is new, and an answer that broke off would count what it took when it is repeated:
+    a report that was made when the challenge was known.
+    """
+    signed = world.plan()
+    send(world, *clients(signed))
+    meet(world, (1, 2))
+    late = reports(signed)
+    for number in (1, 2):
+        app = world.collector(number, name="late")
+        assert asyncio.run(call(app, late[number - 1]))[0] == 410
+        app._intake.close()
+    assert asyncio.run(call(world.collector(3, name="late"), late[2]))[0] == 200  # not closed yet
+    assert total(meet(world)) == SUM
+    assert {home.is_closed(world.task().fingerprint, 0) for home in world.homes} == {True}
+    assert not world.homes[0].is_closed(world.task().fingerprint, 1)
 
 
 def test_it_can_be_repeated_with_the_same_challenge(world: World) -> None:

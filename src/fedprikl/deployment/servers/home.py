@@ -257,17 +257,22 @@ class ServerHome:
 
     def accept(self, signed: SignedPlan, reference: Reference, roster: Roster | None) -> Task:
         """Keeps a plan that this server agrees to, with what its answers need."""
-        task = self.task(signed, roster)
-        if reference.fingerprint != signed.plan.reference:
-            raise InvalidInputError("The plan is about another reference than this one.")
-        if (roster.fingerprint if roster else "") != signed.plan.roster:
-            raise InvalidInputError("The plan names another roster, or none. Give its own.")
+        task = self.check(signed, reference, roster)
         reference.save(self.references / f"{reference.fingerprint}.json")
         if roster is not None:
             lines = "".join(f"{key.hex()}\n" for key in sorted(roster.keys))
             replace_file(self.rosters / f"{roster.fingerprint}.txt", lines.encode())
         path = self.plans / f"{signed.plan.fingerprint}.json"
         replace_file(path, json.dumps(signed.to_dict()).encode())
+        return task
+
+    def check(self, signed: SignedPlan, reference: Reference, roster: Roster | None) -> Task:
+        """A plan that this server agrees to; refuses any other, and another reference or roster."""
+        task = self.task(signed, roster)
+        if reference.fingerprint != signed.plan.reference:
+            raise InvalidInputError("The plan is about another reference than this one.")
+        if (roster.fingerprint if roster else "") != signed.plan.roster:
+            raise InvalidInputError("The plan names another roster, or none. Give its own.")
         return task
 
     def task(self, signed: SignedPlan, roster: Roster | None) -> Task:
@@ -295,11 +300,25 @@ class ServerHome:
 
     def intake(self, name: str) -> Intake:
         """The reports of one collector, made if there are none."""
-        return Intake(self.folder / f"reports-{name}.db")
+        return Intake(self.folder / f"reports-{name}.db", is_closed=self.is_closed)
 
     def intakes(self) -> list[Intake]:
         """Those of all collectors of this server."""
-        return [Intake(path, create=False) for path in sorted(self.folder.glob("reports-*.db"))]
+        found = sorted(self.folder.glob("reports-*.db"))
+        return [Intake(path, create=False, is_closed=self.is_closed) for path in found]
+
+    def is_closed(self, plan: bytes, period: int) -> bool:
+        """Whether a period takes no more reports."""
+        return self._closed(plan, period).exists()
+
+    def close(self, plan: bytes, period: int) -> None:
+        """Says that a period takes no more reports, to collectors that begin from now on. Those
+        that have a file are told by their files (`Intake.shut`), which are listed after this.
+        """
+        replace_file(self._closed(plan, period), b"")
+
+    def _closed(self, plan: bytes, period: int) -> Path:
+        return self.state / f"{round_name(plan, period)}.closed"
 
     def release(self, plan: str, period: int) -> str | None:
         """The signed release of a plan and period; None if there is none yet."""

@@ -11,7 +11,7 @@ report. Who puts both back is noticed by the other servers (`meeting.py`).
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -55,10 +55,20 @@ class Received:
 
 
 class Intake:
-    """The file of one collector. `add` is called by one thread at a time."""
+    """The file of one collector. `add` is called by one thread at a time.
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
-        self.path = path
+    `is_closed` says whether the server has closed a period of a plan. It is asked at the first
+    report: a file that is made after the closing takes none either.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        create: bool = True,
+        is_closed: Callable[[bytes, int], bool] = lambda _, __: False,
+    ) -> None:
+        self.path, self._is_closed = path, is_closed
         self._mark = path.with_name(f"{path.name}.last")
         with self._plain_errors():
             if create:
@@ -137,13 +147,16 @@ class Intake:
 
     def _place(self, plan: bytes, period: int) -> tuple[int, bool]:
         """(place, whether it is closed), inside a transaction; another process may close it."""
-        self._db.execute(
-            "INSERT OR IGNORE INTO periods (plan, period) VALUES (?, ?)", (plan, period)
+        query = "SELECT place, closed FROM periods WHERE plan = ? AND period = ?"
+        row = self._db.execute(query, (plan, period)).fetchone()
+        if row is not None:
+            return int(row[0]), bool(row[1])
+        closed = self._is_closed(plan, period)
+        made = self._db.execute(
+            "INSERT INTO periods (plan, period, closed) VALUES (?, ?, ?)", (plan, period, closed)
         )
-        place, closed = self._db.execute(
-            "SELECT place, closed FROM periods WHERE plan = ? AND period = ?", (plan, period)
-        ).fetchone()
-        return int(place), bool(closed)
+        assert made.lastrowid is not None  # noqa: S101  a row was inserted
+        return made.lastrowid, closed
 
     def shut(self, plan: bytes, period: int) -> None:
         """Takes no more reports of a period, for ever; nothing is acknowledged after this."""

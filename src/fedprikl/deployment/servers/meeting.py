@@ -115,6 +115,7 @@ async def settle(
 ) -> Settled:
     """Steps 1 to 6. `head` is that of this server's ledger; `verify` raises if it lacks another."""
     memory = Memory.open(home, round_name(task.fingerprint, period))
+    home.close(task.fingerprint, period)
     role, intakes = ServerShare(number=task.number, blocks=task.blocks), home.intakes()
     try:
         own = role.close(shut(intakes, task, period))

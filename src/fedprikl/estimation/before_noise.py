@@ -1,0 +1,149 @@
+"""What counts may have been before noise: draws, given the noisy counts. Public post-processing.
+
+Empirical Bayes (decision 33). How much cells have drifted, the noisy counts of many cells tell
+together: the ratio P / Pi of each comes from one mixture of normal laws, whose weights are
+estimated from all cells, and then somewhat anew for those that are about as rare. Given the mixture
+and its own noisy count, the count of each cell is drawn. Where noise is small that is about the
+noisy count; where it dominates, counts vary no more than the data shows that they do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+
+# Normal laws of a ratio: widths of those around 1 (hardly drifted) and around 0 (nearly gone), and
+# means of others, whose width is a share of the mean.
+AROUND_1 = (0.0, 0.01, 0.025, 0.06, 0.15, 0.35)
+AROUND_0 = (0.0, 0.015, 0.06)
+OTHERS = (0.12, 0.22, 0.4, 0.72, 1.3, 2.3, 4.2, 7.5, 14.0)
+WIDTH = 0.33
+CENTRES = np.array([*(1.0 for _ in AROUND_1), *(0.0 for _ in AROUND_0), *OTHERS])
+WIDTHS = np.array([*AROUND_1, *AROUND_0, *(WIDTH * each for each in OTHERS)])
+CELLS, GROUPS = 25, 16  # about as rare, at least; and how many groups of them, at most
+STEPS, GROUP_STEPS = 60, 20  # of the search for weights: of all cells, and of a group
+# So many cells tell as much as what is taken for granted: that all laws are equally likely, and of
+# a group, that its weights are those of all cells.
+PRIOR, GROUP_PRIOR = 1.0, 20.0
+FEW = 10.0  # expected records, up to which counts are drawn as whole numbers
+LEAST = 0.2  # records: the variance of a count whose mean is 0
+TINY = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BeforeNoise:
+    """The laws of the counts of some cells before noise and after it. Public.
+
+    With the law j of `CENTRES` c_j and `WIDTHS` w_j, the count e that is expected without drift,
+    and a variance s_n^2 of the noise,
+
+        count ~ N(e c_j, (e w_j)^2 + e c_j),    noisy count ~ N(count, s_n^2)
+
+    so that given j, n and one of the two the other is normal.
+    """
+
+    few: Ints  # cells in which few records are expected
+    groups: tuple[Ints, ...]  # cells that are about as rare
+    centre: Floats  # (cells, laws)
+    own: Floats  # variances before noise, (cells, laws)
+    noise: Floats  # of the noise, (cells, nodes)
+    precision: Floats  # of the noisy count, (cells, laws, nodes)
+    level: Floats  # logarithms of what its density has at its mean, weighted, (cells, laws, nodes)
+
+    @classmethod
+    def of(cls, expected: Floats, noise: Floats, weights: Floats) -> "BeforeNoise":
+        """Of cells with these expected counts, and normal laws that are together like their noise.
+
+        Their variances and weights: (cells, nodes).
+        """
+        e = np.maximum(expected, TINY)[:, None]
+        own = (e * WIDTHS) ** 2 + np.maximum(e * CENTRES, LEAST)
+        precision = 1 / (own[..., None] + noise[:, None, :])
+        order = np.argsort(expected, kind="stable")
+        return cls(
+            np.flatnonzero(expected < FEW),
+            tuple(np.array_split(order, min(max(len(order) // CELLS, 1), GROUPS))),
+            e * CENTRES,
+            own,
+            noise,
+            precision,
+            0.5 * np.log(precision) + np.log(np.maximum(weights, TINY))[:, None, :],
+        )
+
+    def draw(self, counts: Floats, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Counts before noise, (releases, draws, cells), and the variance of each over its draws.
+
+        Given noisy counts (releases, cells). Cost: releases x cells x (54 + draws).
+        """
+        off = counts[..., None] - self.centre
+        chances = self.level - 0.5 * self.precision * (off**2)[..., None]
+        chances -= chances.max(axis=(2, 3), keepdims=True)
+        np.exp(chances, out=chances)
+        for cells, weights in self._weights(chances.sum(axis=3)):
+            chances[:, cells] *= weights[:, None, :, None]
+        place = _chosen(chances.reshape(*counts.shape, -1), draws, rng)
+        law, node = np.divmod(place, self.noise.shape[1])
+        cell = np.arange(counts.shape[1])[:, None]
+        own, noise, centre = self.own[cell, law], self.noise[cell, node], self.centre[cell, law]
+        towards = own / (own + noise)
+        middle = np.maximum(centre + towards * (counts[..., None] - centre), 0.0)
+        variance = towards * noise
+        found = middle + np.sqrt(variance) * rng.standard_normal(middle.shape)
+        found[:, self.few] = _whole(middle[:, self.few], variance[:, self.few], rng)
+        return np.maximum(found, 0.0).transpose(0, 2, 1), variance.mean(axis=2) + TINY
+
+    def _weights(self, likelihoods: Floats) -> Iterator[tuple[Ints, Floats]]:
+        """The mixture of each group of cells: (releases, laws)."""
+        releases, _, laws = likelihoods.shape
+        usual = mixture_weights(likelihoods, np.full((releases, laws), PRIOR / laws), STEPS)
+        for cells in self.groups:
+            here = likelihoods[:, cells]
+            alone = len(self.groups) == 1
+            yield cells, usual if alone else mixture_weights(here, GROUP_PRIOR * usual, GROUP_STEPS)
+
+
+def mixture_weights(likelihoods: Floats, prior: Floats, steps: int) -> Floats:
+    """How often each law of a mixture occurs, (releases, laws), from (releases, cells, laws).
+
+    By expectation and maximisation (Dempster, Laird and Rubin, 1977), from the prior: cells that
+    each law is as likely for before any count is seen.
+
+    >>> likelihoods, prior = np.array([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]]), np.full((1, 2), 0.5)
+    >>> mixture_weights(likelihoods, prior, 60).round(3).tolist()
+    [[0.875, 0.125]]
+    """
+    total = prior.sum(axis=1, keepdims=True)
+    found = prior / total
+    for _ in range(steps):
+        each = np.maximum((likelihoods @ found[..., None])[..., 0], 1e-300)
+        found = found * ((1 / each)[:, None, :] @ likelihoods)[:, 0, :] + prior
+        found /= likelihoods.shape[1] + total
+    return np.asarray(found)
+
+
+def _chosen(chances: Floats, draws: int, rng: np.random.Generator) -> Ints:
+    """The place of a law and a node for every draw of every cell, spread evenly over chances."""
+    releases, cells, kinds = chances.shape
+    reached = np.cumsum(chances, axis=2).reshape(-1, kinds)
+    reached /= reached[:, -1:]
+    row = np.arange(releases * cells)[:, None]
+    first = rng.random((releases * cells, 1))  # draws of a cell are 1 / draws apart, in a circle
+    wanted = row + (first + np.arange(draws) / draws) % 1
+    place = np.searchsorted((reached + row).ravel(), wanted) - kinds * row
+    return np.asarray(np.clip(place, 0, kinds - 1).reshape(releases, cells, draws))
+
+
+def _whole(mean: Floats, variance: Floats, rng: np.random.Generator) -> Floats:
+    """Whole numbers with about these means and variances: of a Gamma law, rounded at random.
+
+    Rounding adds a variance of 1/6 on average.
+
+    >>> drawn = _whole(np.full(100_000, 2.0), np.full(100_000, 2.0), np.random.default_rng(1))
+    >>> round(float(drawn.mean()), 1), round(float(drawn.var()), 1)
+    (2.0, 2.0)
+    """
+    scale = np.maximum(variance - 1 / 6, variance / 4) / np.maximum(mean, TINY)
+    smooth = scale * rng.standard_gamma(mean / np.maximum(scale, TINY))
+    return np.floor(smooth + rng.random(mean.shape))

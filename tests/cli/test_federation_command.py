@@ -1,0 +1,179 @@
+"""`fedprikl federation`: what is said and refused before anything runs."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deploy.small_world import write_plan, write_sites
+from typer.testing import CliRunner
+
+from fedprikl.cli import federation_command, site_command
+from fedprikl.cli.app import app
+from fedprikl.cli.running import held
+from fedprikl.deployment import site_check
+from fedprikl.deployment.provisioning import Federation
+from fedprikl.deployment.tls import first_end
+from fedprikl.protocol import Roster, SealingKey, Series
+from fedprikl.records import fit_reference
+from fedprikl.reference import Reference
+from tests.cli.test_round_commands import fails
+
+runner = CliRunner()
+NAMES = ("aachen", "bergen", "cork")
+INIT = ("federation", "init", "hospitals", "--relay", "127.0.0.1:9443", "--reference", "ref.json")
+
+
+def said(*line: str) -> str:
+    done = runner.invoke(app, list(line))
+    assert done.exit_code == 0, f"{line}: {done.output}{done.exception}"
+    return done.stdout
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDPRIKL_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(federation_command, "_tell_relay", lambda *_: None)
+    write_sites(tmp_path, sites=1, rows=30)[0].rename("records.csv")
+    fit_reference(tmp_path / "public.csv").save(tmp_path / "ref.json")
+    return tmp_path
+
+
+def planned(**changes: Any) -> None:
+    """Signs a plan for the federation as it is, as `fedprikl plan` does."""
+    known = Federation.load(Path("hospitals"))
+    shutil.copy(known.folder / "organiser.pem", "organiser.pem")
+    shutil.copy(known.home.sealing_key, "sealing.pem")
+    own: dict[str, Any] = {
+        "reference": Reference.load(known.home.reference).fingerprint,
+        "roster": Roster.load(known.home.roster).fingerprint,
+        "aggregator": SealingKey.load(known.home.sealing_key).public,
+    }
+    write_plan(Path(), "plan.json", **(own | changes))
+
+
+@pytest.fixture
+def admitted(place: Path) -> Path:
+    said(*INIT, "--epsilon", "3")
+    said("federation", "invite", "hospitals", *NAMES)
+    for name in NAMES:
+        said("federation", "join", f"{name}.invite", "--folder", f"{name}-site")
+    said("federation", "admit", "hospitals", *(f"{name}.join" for name in NAMES), "--yes")
+    return place
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("bad", [("--epsilon", "0"), ("--epsilon", "3", "--delta", "1")])
+def test_an_init_that_fails_leaves_nothing_and_can_be_mended(
+    bad: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = fails(monkeypatch, capsys, *INIT, *bad)
+    assert "--epsilon above 0" in error
+    assert "no_privacy" not in error
+    assert not Path("hospitals").exists()
+    assert "one release about the same records" in said(*INIT, "--epsilon", "3")
+
+
+@pytest.mark.usefixtures("place")
+def test_status_says_what_is_to_be_done_next() -> None:
+    said(*INIT, "--epsilon", "3")
+    assert "federation invite" in said("federation", "status", "hospitals")
+    said("federation", "invite", "hospitals", *NAMES)
+    shown = said("federation", "status", "hospitals")
+    assert "federation admit" in shown
+    assert "--clients 0" not in shown
+
+
+def test_after_a_kit_comes_a_question_and_after_a_removal_a_new_plan(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert admitted.is_dir()
+    planned()
+    shown = said("federation", "kit", "hospitals", "plan.json")
+    assert "federation start kit.json --data" in shown
+    assert "federation ask" in shown
+    assert "federation ask" in said("federation", "status", "hospitals")
+    said("federation", "invite", "hospitals", "delft")
+    said("federation", "join", "delft.invite", "--folder", "delft-site")
+    said("federation", "admit", "hospitals", "delft.join", "--yes")
+    shown = said("federation", "remove", "hospitals", "cork")
+    assert "-o plan.json --force" in shown
+    assert "federation kit" in shown
+    error = fails(monkeypatch, capsys, "federation", "ask", "hospitals")
+    assert "Sites were admitted or removed since" in error
+    assert "--roster out" not in error
+
+
+def test_a_series_is_asked_by_monitor_and_one_release_by_ask(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert admitted.is_dir()
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    assert "federation ask" in fails(monkeypatch, capsys, "federation", "monitor", "hospitals")
+
+
+@pytest.fixture
+def site(admitted: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `start` would have run; aachen has its kit beside it."""
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    monkeypatch.setattr(site_check, "look_at_relay", lambda _, roots: (0.0, first_end(roots)))
+    found: dict[str, Any] = {"place": admitted}
+    monkeypatch.setattr(site_command, "run", lambda **given: found.update(given))
+    return found
+
+
+START = ("federation", "start", "kit.json", "--folder", "aachen-site", "--data")
+
+
+def test_start_runs_the_same_check_as_site_check(
+    site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.csv").write_text("age\n3\n")
+    error = fails(monkeypatch, capsys, *START, "bad.csv")
+    assert "WRONG data" in error
+    assert "The site was not started" in error
+    assert "relay" not in site
+    assert "can be started" in said(*START, "records.csv", "--check")
+    assert "relay" not in site
+    assert "superlink" not in site
+    said(*START, "records.csv")
+    assert site["superlink"] == "127.0.0.1:9443"
+
+
+@pytest.mark.usefixtures("site")
+def test_a_kit_for_a_site_that_runs_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with held(Path("aachen-site"), "site"):
+        assert "running already" in fails(monkeypatch, capsys, *START, "records.csv")
+    assert not Path("aachen-site/roster.txt").exists()
+
+
+def test_before_the_kit_a_check_says_where_things_come_from(site: dict[str, Any]) -> None:
+    assert site
+    line = ["site", "check", "--folder", "aachen-site", "--data", "records.csv"]
+    before = runner.invoke(app, line)
+    assert before.exit_code == 1
+    assert before.stdout.count("comes with the organiser's kit") == 2  # reference and roster
+    said(*START, "records.csv", "--check")
+    assert "nothing is wrong" in said(*line)
+
+
+def test_monitor_finds_plan_roster_key_and_reference_in_the_folder(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is due yet, so no relay is needed."""
+    weeks = Series(every="week", first="2090-01-02", periods=4, time_column="day")
+    planned(when=weeks, valid_until="2091-01-01T00:00:00+00:00")
+    said("federation", "kit", "hospitals", "plan.json")
+    assert "federation monitor" in said("federation", "status", "hospitals")
+    assert "federation monitor" in fails(monkeypatch, capsys, "federation", "ask", "hospitals")
+    done = runner.invoke(app, ["federation", "monitor", "hospitals", "--metrics", "drift.prom"])
+    assert done.exit_code == 0, done.output
+    assert Path("drift.prom").exists()
+    (history,) = (admitted / "hospitals").glob("history-*.db")
+    assert f"--history {history}" in " ".join(done.stderr.split())
