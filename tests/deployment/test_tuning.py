@@ -2,13 +2,13 @@
 
 import inspect
 import re
-import sqlite3
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -317,11 +317,22 @@ def test_sessions_of_the_database_take_turns() -> None:
 
 
 MAKING = """
-import sys, warnings
+import os, signal, sys, warnings
 from pathlib import Path
+from sqlalchemy import Engine, event
 warnings.simplefilter("ignore")
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
 from fedprikl.deployment.flower.privates import make_database
+
+made = 0
+def die(connection, cursor, statement, *_):
+    global made
+    made += statement.lstrip().upper().startswith("CREATE TABLE")
+    if made == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[3] == "dies":
+    event.listen(Engine, "after_cursor_execute", die)
 if sys.argv[2] == "ours":
     make_database(Path(sys.argv[1]))
 SqlObjectStore(sys.argv[1], verify=False).initialize()
@@ -330,27 +341,13 @@ SqlObjectStore(sys.argv[1], verify=False).initialize()
 
 @pytest.mark.parametrize("whose", ["ours", "flowers own"])
 def test_a_database_whose_making_was_cut_off_is_made_anew(tmp_path: Path, whose: str) -> None:
-    """Killed once a few tables are there. Flower's own way never recovers: the test has teeth."""
+    """Killed once four tables are there. Flower's own way never recovers: the test has teeth."""
     path = tmp_path / "state.db"
     line = [sys.executable, "-c", MAKING, str(path), whose]
-    with subprocess.Popen(line) as process:
-        while tables(path) + tables(tmp_path / "state.db.new") < 4:
-            assert process.poll() is None
-        process.kill()
-    again = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert subprocess.run([*line, "dies"], check=False).returncode == -signal.SIGKILL
+    again = subprocess.run([*line, "lives"], capture_output=True, text=True, check=False)
     assert (again.returncode == 0) is (whose == "ours"), again.stderr
     assert whose != "ours" or [each.name for each in tmp_path.iterdir()] == ["state.db"]
-
-
-def tables(path: Path) -> int:
-    """How many a database has by now; 0 if there is none, or it is being written."""
-    if not path.exists():
-        return 0
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-        try:
-            return len(database.execute("SELECT 1 FROM sqlite_master").fetchall())
-        except sqlite3.Error:
-            return 0
 
 
 @pytest.mark.filterwarnings("ignore:No path_separator:DeprecationWarning")  # alembic's, at Flower
