@@ -22,10 +22,17 @@ from fedprikl.estimation import (
     JudgedStatistic,
     Verdict,
     judge_together,
+    statistic,
     trusted_aggregator,
 )
 from fedprikl.estimation.no_drift import NoDrift, group_sizes, multinomial
-from fedprikl.estimation.statistic import overdispersion, variation, variation_statistic
+from fedprikl.estimation.statistic import (
+    Grouping,
+    by_rarity,
+    overdispersion,
+    variation,
+    variation_statistic,
+)
 from fedprikl.estimation.verdict import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
@@ -417,6 +424,35 @@ def test_groups_find_a_common_drift_that_single_cells_hide() -> None:
     alone = found(lambda noisy: overdispersion(noisy, pi, model.records_per_term, sd))
     assert grouped > 0.95
     assert alone < 0.8
+
+
+def alarms_of_equal_cells() -> int:
+    """Of 1,000 populations without drift, at a stated 1%; 100 for each of ten references."""
+    rng, even, sd, alarms = np.random.default_rng(12), np.full(62, 1 / 62), np.full(62, 6.0), 0
+    for _ in range(10):
+        pi = rng.multinomial(20_000, even) / 20_000
+        spread = Spread(clients=(50_000,), counted=20_000)
+        model = NoDrift.of(all_points(pi), np.array([50_000]), spread)
+        threshold = judge_counts(model, CountNoise(sd=6.0)).statistics[0].threshold
+        held = [noisy_population(rng, even, 50_000, 6.0) for _ in range(100)]
+        found = variation(np.array(held), model, sd, real=True)
+        alarms += int(np.count_nonzero(found > threshold))
+    return alarms
+
+
+def test_equal_cells_are_not_called_drifted() -> None:
+    """The rarest of equal cells were seen too seldom: the population has more of all of them."""
+    assert not alarms_too_often(alarms_of_equal_cells(), 1000, 0.01)
+
+
+def test_that_check_sees_groups_of_cells_that_were_seen_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def by_all(pi: Floats, cells: Ints, number: int, *, counted: int) -> Grouping:
+        return by_rarity(pi, cells, number, counted=0 * counted)
+
+    monkeypatch.setattr(statistic, "by_rarity", by_all)
+    assert alarms_of_equal_cells() > 300
 
 
 def test_any_noise_can_be_simulated() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -22,6 +22,7 @@ LARGEST_CELL = "largest_cell"  # another: the largest deviation of a noisy count
 OUT_OF_DOMAIN = "out_of_domain"  # another: the share of records outside of all cells
 ANYTHING = (-math.inf, math.inf)
 GROUPS = (2, 4, 8)  # of neighbouring cells, and of equally rare ones
+RANKING = 0.2  # of the reference's records: they say which cells are rare
 GROUPED_DRAWS = 400  # populations that tell how groups vary without drift
 MOMENT_DRAWS = 2_000  # populations that tell how each count does
 SKEWS = (1e-3, 6.0)  # a chi-square variable of 2/9 degrees of freedom has a skewness of 6
@@ -139,6 +140,14 @@ def _excess(noisy: Floats, mean: Floats, variance: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Others:
+    """What most of a reference's records say of groups that the other ones made: `by_rarity`."""
+
+    share: Floats  # of each group, by these records alone, over that of Pi
+    chance: Floats  # the variance that this has more, because they are fewer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
     """Which counts are added up: those of cells that often drift together.
 
@@ -152,53 +161,82 @@ class Grouping:
     order: Ints  # of the counts, group after group
     starts: Ints  # where in this order each group begins
     kind: Literal["cells", "groups", "out_of_domain"] = "groups"
+    others: Others | None = None
 
     def sums(self, values: Floats | Ints) -> Floats:
         """Values of cells, along the last axis, added up in every group."""
         return np.asarray(np.add.reduceat(values[..., self.order], self.starts, axis=-1))
 
+    def real(self, counts: Floats, mean: Floats, variance: Floats) -> Floats:
+        """Sums of released counts, as far from their mean by Pi as those of simulated ones.
+
+        Mean and variance are those of simulated sums. All may have leading axes.
+        """
+        sums, others = self.sums(counts), self.others
+        if others is None:
+            return sums
+        off = sums - mean * others.share
+        return np.asarray(mean + off * np.sqrt(variance / (variance + mean**2 * others.chance)))
+
+
+def by_place(cells: Ints, number: int) -> Grouping:
+    """So many groups of neighbours in the reference: bins of a number, an hour and the next one."""
+    return Grouping(np.argsort(cells, kind="stable"), np.arange(number) * len(cells) // number)
+
+
+def by_rarity(pi: Floats, cells: Ints, number: int, *, counted: int = 0) -> Grouping:
+    """So many groups of about equally rare cells, of a Pi from `counted` records (0: exact).
+
+    Of cells that are equally likely, the rarest of the reference are those that it happened to see
+    seldom. All of them are more frequent in the population, and would be called drifted. So a
+    fifth of the reference's records decides how rare a cell is, and the others what to expect.
+    A cell may stand in several places, where batches count it apart.
+    """
+    starts = np.arange(number) * len(pi) // number
+    if not counted:
+        return Grouping(np.argsort(pi, kind="stable"), starts)
+    held = np.rint(pi * counted).astype(np.int64)
+    _, first, which = np.unique(cells, return_index=True, return_inverse=True)
+    part = public_simulation().binomial(held[first], RANKING)[which]
+    left = np.maximum(held - part, 0)
+    found = Grouping(np.argsort(part, kind="stable"), starts)
+    usual, by_others = found.sums(pi), found.sums(left) / max(left.sum(), 1) * pi.sum()
+    chance = RANKING / (1 - RANKING) / (counted * usual)
+    return replace(found, others=Others(by_others / usual, chance))
+
 
 @lru_cache(maxsize=2)  # one model serves all populations of a simulation
-def _groups_of(model: NoDrift) -> tuple[tuple[Grouping, ...], Floats]:
-    """2, 4 and 8 groups of the terms, and how the counts of each vary without drift or noise.
+def _groups_of(model: NoDrift) -> tuple[tuple[Grouping, Floats], ...]:
+    """2, 4 and 8 groups of the terms: neighbours and equally rare ones; how counts of each vary.
 
-    Neighbours in the order of the reference (bins of a number, an hour and the next one), and in
-    the order of Pi (rare cells). Clients shift the cells of a group together, so their variance is
-    simulated.
+    Clients shift the cells of a group together, so their variance is simulated.
     """
-    rare = np.argsort(model.pi, kind="stable")
-    placed = np.argsort(model.cells, kind="stable")  # batches may count one cell apart
-    groupings = tuple(
-        Grouping(order, np.arange(number) * len(order) // number)
-        for order in (placed, rare)
-        for number in GROUPS
-        if number < len(order)
-    )
-    counts = model.counts(GROUPED_DRAWS, public_simulation())
-    return groupings, _grouped(groupings, counts).var(axis=0)
+    counted = model.spread.counted if isinstance(model.spread, Spread) else 0
+    numbers = [number for number in GROUPS if number < len(model.pi)]
+    groupings = [by_place(model.cells, number) for number in numbers]
+    groupings += [by_rarity(model.pi, model.cells, number, counted=counted) for number in numbers]
+    counts = model.counts(GROUPED_DRAWS, public_simulation()) if groupings else np.zeros(0)
+    return tuple((each, each.sums(counts).var(axis=0)) for each in groupings)
 
 
-def _grouped(groupings: Sequence[Grouping], values: Floats | Ints) -> Floats:
-    """Values of the terms (last axis), added up in every group."""
-    nothing = np.zeros((*values.shape[:-1], 0))
-    return np.concatenate([nothing, *(each.sums(values) for each in groupings)], axis=-1)
-
-
-def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
+def variation(noisy: Floats, model: NoDrift, noise_sd: Floats, *, real: bool = False) -> Floats:
     """U of noisy counts, one per term of the model, plus U of the counts of groups of cells.
 
-    Near 0 without drift. `noisy` may have leading axes. Groups are left out where clients' records
-    are known to be correlated, as a precaution: what clients have in common could add up in a group
-    as drift does, and be too little in each cell to be measured there.
+    Near 0 without drift. `noisy` may have leading axes; `real` ones were released, not simulated.
+    Groups are left out where clients' records are known to be correlated, as a precaution: what
+    clients have in common could add up in a group as drift does, and be too little in each cell to
+    be measured there.
     """
     records = model.records_per_term
     alone = overdispersion(noisy, model.pi, records, noise_sd, design_effect=model.design_effects)
     spread = model.spread
     if spread.correlation is not None if isinstance(spread, Spread) else spread != 1:
         return alone
-    groups, varied = _groups_of(model)
-    mean, noise = (_grouped(groups, each) for each in (records * model.pi, noise_sd**2))
-    return np.asarray(alone + _excess(_grouped(groups, noisy), mean, noise + varied))
+    for grouping, varied in _groups_of(model):
+        variance, mean = grouping.sums(noise_sd**2) + varied, grouping.sums(records * model.pi)
+        counts = grouping.real(noisy, mean, variance) if real else grouping.sums(noisy)
+        alone = alone + _excess(counts, mean, variance)
+    return alone
 
 
 @lru_cache(maxsize=2)
@@ -264,7 +302,7 @@ def variation_statistic(
         unit="",
         points=design.points,
         records=design.records,
-        observed=lambda model: float(variation(counts, model, noise_sd)),
+        observed=lambda model: float(variation(counts, model, noise_sd, real=True)),
         simulated=lambda model, held, rng: variation(drawn.of(held, rng), model, noise_sd)[:, None],
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.reference import ClientCounts, Spread
+from fedprikl.reference.seen import true_counts
 from fedprikl.reference.views import between_clients
 
 RARE = 16  # holders: cells with fewer are told apart by how rare they are, not by their names
@@ -75,7 +76,7 @@ def population_counts(
     kind, batches = spread.correlation, len(spread.clients)
     p = np.broadcast_to(cells.pi, (draws, len(cells.pi))) if drifted is None else drifted
     if kind is None or not kind.held:
-        world = _dirichlet_world(spread, cells.names, p, rng)
+        world = _dirichlet_world(spread, cells, p, rng)
         shares = dirichlet(world, _dirichlet_variance(spread, records, clients), rng)
         return np.asarray(rng.multinomial(records, shares)[:, :-1])
     wanted = _error(spread, batches, Variance(1 / clients, 1 / records))
@@ -100,7 +101,7 @@ def period_shares(
     series, periods = shape
     if kind is None or not kind.held:
         pi = np.broadcast_to(cells.pi, (series, len(cells.pi)))
-        world = _dirichlet_world(spread, cells.names, pi, rng)[:, None]
+        world = _dirichlet_world(spread, cells, pi, rng)[:, None]
         every = np.broadcast_to(world, (*shape, len(cells.pi)))
         return dirichlet(every, _dirichlet_variance(spread, records, clients), rng)
     known, others = Clients.of(spread, cells), Variance(1 / clients, 0.0)
@@ -382,21 +383,26 @@ def _whole(wanted: Floats, rng: np.random.Generator) -> Ints:
     return np.asarray(np.diff(ends, prepend=0.0, axis=1), dtype=np.int64)
 
 
-def _dirichlet_world(spread: Spread, names: Ints, p: Floats, rng: np.random.Generator) -> Floats:
+def _dirichlet_world(spread: Spread, cells: Cells, p: Floats, rng: np.random.Generator) -> Floats:
     """P of worlds in which the reference is what it is, around P of each: (draws, cells + 1).
 
-    Rare cells are those that happened to be seen: their mean is lower, by a discount.
+    Cells that happened to be seen are overrated: what they lose is in none of the cells.
     """
-    kind = spread.correlation
+    kind, pi = spread.correlation, np.maximum(cells.pi[:-1], TINY)
     if not spread.counted:
         return p
-    error = 1 / spread.counted + (0.0 if kind is None else kind.icc * spread.between_counted)
-    found = dirichlet(p, error, rng)
-    some = np.maximum(p[:, :-1], TINY)
-    counting = spread.counting(spread.of(names, some), some)
-    lucky = spread.discount * np.minimum(counting, 1.0)
-    found[:, :-1] *= 1 - lucky
-    found[:, -1] += np.sum(p[:, :-1] * lucky, axis=1)
+    overrated = spread.overrated(cells.names, pi)
+    lost = p[:, :-1] * overrated
+    if spread.seen:  # a count tells the less of a cell the less others are like it
+        mean, variance = true_counts(spread.seen).of(spread.counted * pi)
+        shape = np.append(mean**2 / np.maximum(variance, TINY), spread.counted * cells.pi[-1])
+        some = rng.standard_gamma(shape, p.shape) / np.maximum(shape, TINY)
+        found = p * np.where(shape > 0, some, 1.0)
+    else:
+        error = 1 / spread.counted + (0.0 if kind is None else kind.icc * spread.between_counted)
+        found = dirichlet(p, error, rng)
+    found[:, :-1] *= 1 - overrated
+    found[:, -1] += np.maximum(lost.sum(axis=1), 0.0)  # others of them may be underrated
     return _normal(found)
 
 

@@ -10,7 +10,7 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
 from fedprikl.estimation.ordinary_periods import ordinary_variance
-from fedprikl.estimation.statistic import Grouping
+from fedprikl.estimation.statistic import Grouping, by_place, by_rarity
 from fedprikl.estimation.worlds import Cells
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
@@ -42,6 +42,7 @@ class MonitoredView:
     spread: Spread | float = 1.0
     error: Floats | None = None  # per cell, and of the out-of-domain share last (not divided by Pi)
     tolerance: float = 0.0  # total variation up to which a drift does not matter
+    ranked: Floats | None = None  # Pi of the reference, if a new baseline took its place
 
     def __post_init__(self) -> None:
         if self.points.batches != 1:
@@ -70,10 +71,8 @@ class MonitoredView:
         part of it.
         """
         missed = 0.0
-        if isinstance(self.spread, Spread) and self.spread.discount:
-            varied = self.spread.of(self.points.cells, self.pi)
-            lucky = np.minimum(self.spread.counting(varied, self.pi), 1.0)
-            missed = self.spread.discount * float(self.pi @ lucky)
+        if isinstance(self.spread, Spread) and self.spread.counted:
+            missed = max(0.0, float(self.pi @ self.spread.overrated(self.points.cells, self.pi)))
         rest = max(0.0, 1 - math.fsum(self.pi.tolist()))
         return np.append(self.pi, rest + missed)
 
@@ -90,18 +89,20 @@ class MonitoredView:
         """How its counts are looked at, the out-of-domain count last.
 
         Cell by cell, that one alone, equally rare cells together, and neighbours in the order of
-        the reference. Not in groups where clients' records are known to be correlated: what
-        clients have in common could add up in a group as drift does, and be too little in each
-        cell to be known.
+        the reference. Which cells are rare a new baseline does not decide: it would take those that
+        its periods happened to have seldom. Not in groups where clients' records are known to be
+        correlated: what clients have in common could add up in a group as drift does, and be too
+        little in each cell to be known.
         """
         many = len(self.points)
         alone = Grouping(np.arange(many), np.arange(many), "cells")
         outside = Grouping(np.array([many]), np.array([0]), "out_of_domain")
         if self.correlated or many < 2 * NEAR:
             return alone, outside
-        orders = (np.argsort(self.pi, kind="stable"), RARE), (np.argsort(self.points.cells), NEAR)
-        groups = (Grouping(order, -(-np.arange(k) * many // k)) for order, k in orders)
-        return alone, outside, *groups
+        counted = self.spread.counted if isinstance(self.spread, Spread) else 0
+        ranked = self.pi if self.ranked is None else self.ranked
+        rare = by_rarity(ranked, self.points.cells, RARE, counted=counted)
+        return alone, outside, rare, by_place(self.points.cells, NEAR)
 
     def spread_at(self, records: int, clients: int) -> Spread:
         """How counts of one period vary. A design effect is that of clients who stay the same."""

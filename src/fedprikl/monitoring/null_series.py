@@ -59,6 +59,7 @@ class WindowStatistic:
     """
 
     mean: Floats  # N Pi of every group of the grouping
+    variance: Floats
     scale: Floats  # w / var
     centre: Floats  # mean of Q
     sd: Floats
@@ -98,6 +99,7 @@ class WindowStatistic:
         third = 8 * (np.sum(weights**3, axis=-1) - 3 * three + 3 * one * two - one**3)
         return cls(
             mean=mean,
+            variance=variance,
             scale=scale,
             centre=np.sum(weights, axis=-1) - one,
             sd=np.sqrt(spread),
@@ -108,7 +110,7 @@ class WindowStatistic:
         """Of several statistics, these, in this order; one that serves all is not repeated."""
         if len(self.sd) == 1:
             return self
-        parts = (self.mean, self.scale, self.centre, self.sd, self.skew)
+        parts = (self.mean, self.variance, self.scale, self.centre, self.sd, self.skew)
         return WindowStatistic(*(part[which] for part in parts))
 
     def __call__(self, counts: Floats) -> Floats:
@@ -134,8 +136,15 @@ class NullCase:
     @property
     def _key(self) -> tuple[object, ...]:
         view = self.view
-        error = b"" if view.error is None else view.error.tobytes()
-        law = view.pi.tobytes(), view.points.cells.tobytes(), view.spread, error, view.tolerance
+        error, ranked = (b"" if x is None else x.tobytes() for x in (view.error, view.ranked))
+        law = (
+            ranked,
+            view.pi.tobytes(),
+            view.points.cells.tobytes(),
+            view.spread,
+            error,
+            view.tolerance,
+        )
         series = self.periods, self.judged, self.series
         return *law, self.records, self.clients, self.noise, *series
 

@@ -87,13 +87,14 @@ def _baseline(view: MonitoredView, seen: NoisyCounts) -> MonitoredView:
     error = np.append((noise + held[:-1]) / held[:-1] ** 2, (noise + held[-1]) / records**2)
     spread = view.spread
     if isinstance(spread, Spread):  # the reference's own error is not part of it any more
-        spread = replace(spread, counted=0, discount=0.0)
+        spread = replace(spread, counted=0, discount=0.0, seen=())
     whole = np.zeros(max(int(view.points.cells.max()) + 2, len(pi)))
     whole[view.points.cells], whole[-1] = pi[:-1], pi[-1]
     points = QueryPoints.build(
         whole, cells=view.points.cells, batch=view.points.batch, weights=pi[:-1]
     )
-    return replace(view, points=points, spread=spread, error=error)
+    ranked = view.pi if view.ranked is None else view.ranked
+    return replace(view, points=points, spread=spread, error=error, ranked=ranked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +140,8 @@ class Watched:
                 noise=distinct[:, 3],
                 fourth=distinct[:, 4],
             )
-            found.append(law.take(which.ravel())(grouping.sums(counts)))
+            law = law.take(which.ravel())
+            found.append(law(grouping.real(counts, law.mean, law.variance)))
         return np.array(found)
 
     def variations(self, first: Ints, last: Ints) -> Floats:

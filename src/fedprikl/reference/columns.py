@@ -65,7 +65,7 @@ Rule = Callable[[Simple], int]  # from a value that is not missing to its level
 
 @dataclass(frozen=True, slots=True)
 class Categories:
-    """A categorical column: one level per text value, most frequent in the reference first."""
+    """A categorical column: one level per text value."""
 
     kind: ClassVar[str] = "categories"
     name: str

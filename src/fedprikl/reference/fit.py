@@ -215,10 +215,13 @@ class _ColumnFit:
         self._arrays.append(np.repeat(found, [rows for _, rows in present]))
 
     def column(self) -> Column:
-        """The column; categories most frequent first, ties in the order of their texts."""
+        """The column; categories in the order of numbers, then of texts.
+
+        Not in the order of their frequency: that depends on which records were seen, and
+        neighbouring cells are tested together.
+        """
         if self.kind == "categories":
-            tally = self._levels
-            return Categories(self._name, tuple(sorted(tally, key=lambda t: (-tally[t], t))))
+            return Categories(self._name, tuple(sorted(self._levels, key=_order)))
         values = np.concatenate(self._arrays)
         if self.kind == "bins":
             return Bins.from_numbers(self._name, values, self._bins)
@@ -246,6 +249,16 @@ class _ColumnFit:
         listed = value_list(values)
         counted = Counter(listed).items() if is_plain(listed) else ((value, 1) for value in listed)
         return ((_present(value, self._gaps), rows) for value, rows in counted)
+
+
+def _order(text: str) -> tuple[bool, float, str]:
+    """Numbers come first, as numbers.
+
+    >>> sorted(["10", "b", "9", "a"], key=_order)
+    ['9', '10', 'a', 'b']
+    """
+    value = number(text)
+    return value is None, value or 0.0, text
 
 
 def _present(value: Any, gaps: Gaps) -> Simple:

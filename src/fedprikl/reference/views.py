@@ -15,9 +15,10 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.client_counts import ClientCounts
-from fedprikl.reference.correlation import Correlation, rare_discount
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Table, ViewKind
 from fedprikl.reference.points import QueryPoints
+from fedprikl.reference.seen import Seen, seen_of, true_counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,14 +110,14 @@ class View:
         >>> spread.clients, spread.counted
         ((10,), 1000)
         """
-        kind, discount = self.correlation, 0.0
-        if self.counted:
-            discount = rare_discount(self.mass.astype(np.int64)) if kind is None else kind.discount
+        kind = self.correlation
+        alone = kind is None and self.counted > 0
         return Spread(
             clients=tuple(clients),
             correlation=kind,
             counted=self.counted,
-            discount=discount,
+            discount=0.0 if kind is None or not self.counted else kind.discount,
+            seen=seen_of(self.mass[:-1].astype(np.int64)) if alone else (),
             per_client=per_client,
             periods=self.periods,
         )
@@ -194,14 +195,16 @@ class Spread:
     Three things make them vary: the population is a sample of records, its clients' records are
     correlated (`correlation`; None: not known, taken as unrelated), and Pi was counted from a
     sample of its own, of `counted` records (0: Pi is exact) held by clients of the same kind.
-    Of a counted Pi, rare cells are those that happened to be seen: `discount` is by how much
-    (`rare_discount`). `View.spread` makes it.
+    Of a counted Pi, rare cells are those that happened to be seen. By how much they are overrated,
+    `seen` tells (`true_counts`), or with client ids `discount` (`rare_discount`). `View.spread`
+    makes it.
     """
 
     clients: tuple[int, ...]  # of each batch
     correlation: Correlation | None = None
     counted: int = 0  # N_reference
     discount: float = 0.0
+    seen: Seen = ()
     per_client: int | None = None  # records that each client contributes; None: all it holds
     periods: str = ""  # what the reference's periods hold: how much they differ is ordinary
 
@@ -254,6 +257,13 @@ class Spread:
         if not self.counted:
             return np.zeros_like(pi)
         return np.asarray(self.between_counted * varied + 1 / (self.counted * pi))
+
+    def overrated(self, cells: Ints, pi: Floats) -> Floats:
+        """The share of Pi that some cells have only because they happened to be seen."""
+        if self.seen:
+            counts = self.counted * pi
+            return np.asarray(1 - true_counts(self.seen).of(counts)[0] / np.maximum(counts, 1e-9))
+        return self.discount * np.minimum(self.counting(self.of(cells, pi), pi), 1.0)
 
     def of(self, cells: Ints, pi: Floats) -> Floats:
         """The variance of P / Pi of some cells over clients, for one unit of `between`."""
