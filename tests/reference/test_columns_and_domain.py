@@ -116,11 +116,11 @@ def test_wide_tables_have_more_codes_than_a_double_can_count(rng: np.random.Gene
     assert reference.count(frame)[-1] == 0
 
 
-def test_categories_are_ordered_by_frequency_then_text() -> None:
-    column = fit(["b", "a", "c", "c", None])
-    assert column == Categories("x", ("c", "a", "b"))
-    assert encode(column, ["c", "zz", None]) == [0, OUT_OF_DOMAIN, 3]
-    assert column.label(3) == "missing"
+def test_categories_are_ordered_by_number_then_text_however_frequent() -> None:
+    column = fit(["b", "a", "c", "c", None, "10", "9"])
+    assert column == Categories("x", ("9", "10", "a", "b", "c"))
+    assert encode(column, ["c", "zz", None]) == [4, OUT_OF_DOMAIN, 5]
+    assert column.label(5) == "missing"
 
 
 def test_true_and_one_are_not_confused_in_a_column_of_objects() -> None:

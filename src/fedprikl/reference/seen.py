@@ -45,7 +45,7 @@ class TrueCounts:
 
     >>> drawn = np.random.default_rng(1).poisson(0.5, 8000)
     >>> true_counts(seen_of(drawn)).of(np.array([1.0, 3.0]))[0].round(1).tolist()
-    [0.5, 0.6]
+    [0.5, 0.9]
     """
 
     counts: Floats
@@ -77,6 +77,9 @@ def true_counts(seen: Seen) -> TrueCounts:
     chances = likelihood * weights
     chances /= np.maximum(chances.sum(axis=1, keepdims=True), 1e-300)
     known = (SHAPE + counts[:, None]) / rate
-    mean = np.sum(chances * known, axis=1)
-    variance = np.sum(chances * (known / rate + known**2), axis=1) - mean**2
+    middle = np.sum(chances * known, axis=1)
+    once = cells[counts == 1].sum()  # as many records as lie in cells that were not seen (Good)
+    less = max(counts @ cells - once, 1.0) / (middle @ cells)
+    mean = less * middle
+    variance = less**2 * (np.sum(chances * (known / rate + known**2), axis=1) - middle**2)
     return TrueCounts(counts, mean, np.maximum(variance, mean - (counts - mean) ** 2))
