@@ -134,7 +134,7 @@ class RoundSettings:
     previous: str = ""  # fingerprint of the release before it; empty: it is the first
     deadline: datetime | None = None  # when whoever asked stops waiting
     signer: str = ""  # the public key whose release whoever asked accepts; empty: any
-    everybody: bool = False  # no release unless all of the roster are counted
+    everybody: bool = False  # no release unless all of the roster are counted, or all connected
 
     @classmethod
     def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":
