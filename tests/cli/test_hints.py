@@ -107,11 +107,12 @@ def test_a_document_of_another_kind_is_called_by_its_name(
     monkeypatch.chdir(tmp_path)
     Reference.from_counts([5, 5]).save("ref.json")
     Path("report.html").write_text("<!doctype html><html></html>")
+    Path("page.html").write_text('<HTML lang="en">')
     for command in ("estimate ref.json .", "verify ref.json"):
         assert fails(monkeypatch, capsys, *command.split()).strip().endswith("It is a reference.")
-    assert "It is a web page: give the .json file" in fails(
-        monkeypatch, capsys, "verify", "report.html"
-    )
+    for page in ("report.html", "page.html"):
+        said = fails(monkeypatch, capsys, "verify", page)
+        assert "It is a web page: give the .json file" in said
 
 
 def test_wrong_values_are_told_without_names_of_types() -> None:
