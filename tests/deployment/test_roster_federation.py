@@ -575,7 +575,9 @@ def test_all_or_nothing_costs_nothing_if_a_whole_cohort_is_lost_after_its_counts
         return math.inf if Invitation.from_bytes(asked[node]).cohort == 1 else 0.0
 
     grid.delay = delay
-    with pytest.raises(ReleaseRefused, match=r"4 clients were lost.*records stay counted") as raised:
+    with pytest.raises(
+        ReleaseRefused, match=r"4 clients were lost.*records stay counted"
+    ) as raised:
         federation.run(grid, everybody=True)
     assert "own ledger" not in str(raised.value)
     assert spent(federation) == 0

@@ -60,7 +60,6 @@ from fedprikl.protocol.release import newest_head, own_releases
 from fedprikl.reference import Reference
 from fedprikl.store import locked, replace_file
 
-
 NOT_LEFT = "Nothing was charged, and no counts have left a site: ask again."
 
 

@@ -100,7 +100,8 @@ def not_counted_line(keys: Iterable[str], why: Mapping[str, str] | None = None) 
     in the open, which the relay has read and may have written; a sealed refusal has none.
     """
     names = [
-        short_name(key) + (f" ({RELAY_SAYS}: {why[key]})" if why and key in why else "") for key in sorted(keys)
+        short_name(key) + (f" ({RELAY_SAYS}: {why[key]})" if why and key in why else "")
+        for key in sorted(keys)
     ]
     return f"{MARK} {NOT_COUNTED}{', '.join(names) or NOBODY}"
 

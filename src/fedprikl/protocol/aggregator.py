@@ -240,7 +240,9 @@ class Aggregator:
                     "files; another round needs more budget."
                 )
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
-        return ". Start another round when more clients can take part."
+        return (
+            ", and the budget is not charged. Start another round when more clients can take part."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,8 +243,8 @@ def follow_round(
     """Starts a run and reads what it prints, to the end: the release, verified, and the progress.
 
     Verified is that the aggregator's `key` signed it, about this plan, and that it answers this
-    very request; of a series, that it is the release of the period. Where `everybody` was asked for,
-    that all `members` of the roster are counted.
+    very request; of a series, that it is the release of the period. Where `everybody` was asked
+    for, that all `members` of the roster are counted.
 
     `tell` is handed every line of progress as it comes; `verbose`: Flower's own lines too. Raises a
     `DeploymentError` that says why there is no release. After `timeout` seconds, by default

@@ -106,9 +106,11 @@ class FlowerNetwork:
         """Sends the messages and yields the replies, until all are in or the time is over.
 
         From `enough` on it waits for the grace only: one dead client need not cost everybody the
-        whole timeout. Where all or nothing is asked, nobody can be spared. Where Flower reports an error instead of an answer, like a node that it
-        thinks is gone, the very same message is sent again: a client that has answered repeats its
-        bytes, and one that may have answered says nothing.
+        whole timeout. Where all or nothing is asked, nobody can be spared.
+
+        Where Flower reports an error instead of an answer, like a node that it thinks is gone, the
+        very same message is sent again: a client that has answered repeats its bytes, and one that
+        may have answered says nothing.
         """
         now, settings = self.host.clock, self.settings
         end = now() + settings.timeout
