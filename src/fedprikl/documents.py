@@ -73,7 +73,7 @@ def _instead(path: str | Path, error: str) -> str:
             start = file.read(1000)
     except OSError:
         return ""
-    if start.lstrip()[:9].lower() in (b"<!doctype", b"<html>"):
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
         return " It is a web page: give the .json file that was written with it."
     found = re.search(rb'"format":\s*"fedprikl-([a-z-]+)"', start)
     if found is None or not error.startswith("This is not a"):

@@ -393,6 +393,18 @@ def test_a_release_that_the_relay_signed_itself_is_not_believed(
     assert not Path("release.json").exists()
 
 
+def test_all_or_nothing_refuses_a_release_that_lacks_a_client(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A relay may leave out of the run config that all were asked for."""
+    seen = record(world, monkeypatch)  # of 9 clients
+    line = ["federate", "mine", "--signer", world.key.public, "--all", "--clients"]
+    assert "the release counts 9 of 10 clients" in fails(monkeypatch, capsys, *line, "10")
+    assert seen["everybody"] is True
+    assert not Path("release.json").exists()
+    assert runner.invoke(app, [*line, "9"]).exit_code == 0
+
+
 def quiet_run(world: World, monkeypatch: pytest.MonkeyPatch, *lines: str) -> list[tuple[str, ...]]:
     """A run that prints these lines and then nothing any more; Flower's commands meanwhile."""
     record(world, monkeypatch)

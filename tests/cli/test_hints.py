@@ -1,5 +1,6 @@
 """Hints about files that are read as something else, and about what is not installed."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from typer.testing import CliRunner
 from fedprikl import Reference, libraries
 from fedprikl.cli.app import app
 from fedprikl.cli.ledger_command import noise_words
+from fedprikl.cli.options import reference_beside
 from fedprikl.privacy.charges import ConcentratedRelease, compose_charges
+from fedprikl.protocol import AskedView, Budget, Plan, Question, SignedPlan
 from tests.cli.test_round_commands import call, fails
 
 
@@ -107,11 +110,12 @@ def test_a_document_of_another_kind_is_called_by_its_name(
     monkeypatch.chdir(tmp_path)
     Reference.from_counts([5, 5]).save("ref.json")
     Path("report.html").write_text("<!doctype html><html></html>")
+    Path("page.html").write_text('<HTML lang="en">')
     for command in ("estimate ref.json .", "verify ref.json"):
         assert fails(monkeypatch, capsys, *command.split()).strip().endswith("It is a reference.")
-    assert "It is a web page: give the .json file" in fails(
-        monkeypatch, capsys, "verify", "report.html"
-    )
+    for page in ("report.html", "page.html"):
+        said = fails(monkeypatch, capsys, "verify", page)
+        assert "It is a web page: give the .json file" in said
 
 
 def test_wrong_values_are_told_without_names_of_types() -> None:
@@ -142,3 +146,21 @@ def test_a_time_column_without_times_is_refused(
             monkeypatch, capsys, "reference", "a.csv", "-o", "ref.json", "--time-column", "day"
         )
         assert "40 rows of column 'day' have no time" in said
+
+
+def test_a_reference_is_found_beside_a_pipe_and_data(tmp_path: Path) -> None:
+    reference = Reference.from_counts([5, 5])
+    reference.save(tmp_path / "found.json")
+    os.mkfifo(tmp_path / "a.json")  # who opened it would wait for ever
+    (tmp_path / "data.json").write_text("[1, 2]")
+    plan = Plan(
+        population="people",
+        reference=reference.fingerprint,
+        budget=Budget(epsilon=1.0),
+        views=(AskedView(points=2),),
+        questions=(Question(),),
+    )
+    signed = SignedPlan(plan)
+    assert reference_beside(tmp_path / "plan.json", signed) == tmp_path / "found.json"
+    (tmp_path / "found.json").unlink()
+    assert reference_beside(tmp_path / "plan.json", signed) == tmp_path / "ref.json"

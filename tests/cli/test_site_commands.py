@@ -150,6 +150,49 @@ def test_a_plan_that_was_replaced_is_not_wrong_and_not_answered(site: Path) -> N
     assert well[f"plan {newer}"][0].startswith("would be answered")
 
 
+def test_a_plan_that_was_counted_may_expire_and_a_kit_that_was_not_may_not(site: Path) -> None:
+    ends = SignedPlan.load(site / "plan.json").plan.validity.valid_until
+    later = (datetime.fromisoformat(ends) + timedelta(days=1)).isoformat()
+    place = site.parent / "records.csv"
+    checked = site_check.CheckedSite(
+        home=Home(site),
+        data=place,
+        relay=RELAY,
+        roots=site / "ca.pem",
+        node_key=site / "node",
+        check_node_key=lambda _: None,
+    )
+
+    def plans() -> list[tuple[bool, str]]:
+        found = site_check.check_site(checked, at=later)
+        return [(each.wrong, each.words) for each in found if each.what.startswith("plan ")]
+
+    ((wrong, words),) = plans()
+    assert wrong
+    assert "expired" in words
+    log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")
+    with pytest.raises(PolicyRefusal):
+        log.check(asked(site), policy, at=now())
+    log.decide(1, yes=True, by="somebody", at=now())
+    log.send(asked(site), policy, at=now())
+    assert plans() == [(False, "it has expired: it is not answered any more")]
+    (site / "plan.json").unlink()
+    assert plans() == [(False, "it has expired: it is not answered any more")]
+
+
+def test_a_plan_that_was_only_asked_replaces_none(site: Path) -> None:
+    """A person has not said yes to it, so the site still answers the older one."""
+    old = SignedPlan.load(site / "plan.json").plan.fingerprint[:16]
+    write_plan(site, "newer.json", serial=7)
+    with pytest.raises(PolicyRefusal):
+        SiteLog(site / "log.db").check(
+            asked(site, "newer.json"), load_policy(site / "policy.toml"), at=now()
+        )
+    (site / "newer.json").unlink()
+    _, well, _ = check()
+    assert well[f"plan {old}"][0].startswith("would be answered")
+
+
 def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -> None:
     log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")
     invitation = asked(site)
@@ -206,7 +249,9 @@ def test_the_folder_of_the_ten_minutes_is_found_without_its_name(
     with pytest.raises(PolicyRefusal):
         SiteLog(site / "log.db").check(asked(site), load_policy(site / "policy.toml"), at=now())
     (site / "member.json").write_text("{}")
-    assert "request 1, waiting" in runner.invoke(app, ["site", "requests"]).stdout
+    shown = runner.invoke(app, ["site", "requests"])
+    assert "request 1, waiting" in shown.stdout
+    assert f"the site's folder: {site}" in "".join(shown.stderr.split("\n"))  # it was a guess
     monkeypatch.delenv("FEDPRIKL_HOME")
     usual = site.parent / "home" / ".fedprikl"
     usual.mkdir(parents=True)

@@ -59,7 +59,7 @@ def test_a_run_that_comes_too_late_asks_nothing(federation: FakeFederation) -> N
     grid = federation.grid()
     release, lines, error = run(federation, grid, deadline=after(-1))
     assert release is None
-    assert "Nothing was charged; ask again" in error
+    assert "The aggregator charged nothing; ask again" in error
     assert (grid.carried, lines) == ([], [])
     assert spent(federation) == 0
     assert releases(federation) == []
@@ -74,7 +74,7 @@ def test_a_deadline_that_passes_on_the_way_ends_the_round(
     grid.delay = lambda _node, _step: SLOW
     release, _, error = run(federation, grid, deadline=after(SLOW * steps - 1))
     assert release is None
-    assert "Nothing was charged" in error
+    assert "The aggregator charged nothing" in error
     assert len(asked(grid)) == steps
     assert spent(federation) == 0
     assert releases(federation) == []

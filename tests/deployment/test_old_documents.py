@@ -11,7 +11,8 @@ from deploy.small_world import write_plan, write_roster
 
 from fedprikl.deployment import hosted_round
 from fedprikl.deployment.progress import parse_line
-from fedprikl.deployment.settings import Home
+from fedprikl.deployment.provisioning import add_plan
+from fedprikl.deployment.settings import Home, home_folder
 from fedprikl.errors import (
     BudgetExceededError,
     InvalidInputError,
@@ -92,6 +93,22 @@ def test_an_old_plan_is_refused_once_a_newer_one_was_seen(federation: FakeFedera
     assert {message.metadata.message_type for message in grid.carried} == {"query.advertise"}
     release, _ = federation.run(federation.grid(most_counts=9))  # the newer one still works
     assert release.cohorts[0].included == 8
+
+
+def test_an_old_plan_is_refused_once_a_kit_brought_a_newer_one(federation: FakeFederation) -> None:
+    """Before the newer one was ever asked; one that nobody signed replaces nothing."""
+    write_plan(federation.home, "newer.json", serial=7)
+    newer = federation.home / "newer.json"
+    document, site = json.loads(newer.read_text()), home_folder()
+    newer.unlink()
+    site.mkdir(exist_ok=True)
+    (site / "forged.json").write_text(json.dumps(document | {"signature": "00" * 64}))
+    release, _ = federation.run(federation.grid(most_counts=2))
+    assert release.cohorts[0].included == 8
+    write_plan(federation.home, releases=2)
+    add_plan(Home(site), json.dumps(document))
+    with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*knows a newer plan"):
+        federation.run(federation.grid(most_counts=2))
 
 
 # Releases

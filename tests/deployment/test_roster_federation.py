@@ -533,15 +533,16 @@ def test_who_is_not_counted_is_told_with_a_reason_of_the_public_list(
     release, lines = federation.run(one_waits(federation))
     assert [cohort.included for cohort in release.cohorts] == [7]
     (line,) = [line for line in lines if "not counted: " in line]
-    assert line.endswith(" (waits for a person at the site to say yes)")
+    assert line.endswith(" (so the relay says: waits for a person at the site to say yes)")
     (path,) = Home(federation.home).refusals.iterdir()
-    (who,) = json.loads(path.read_text())
+    ((who, why),) = json.loads(path.read_text()).items()
     assert who.startswith("site")  # by its name
+    assert why.startswith("so the relay says: ")
 
 
 def test_all_or_nothing_costs_nothing_if_one_site_refuses(federation: FakeFederation) -> None:
     grid = one_waits(federation)
-    with pytest.raises(DeploymentError, match=r"1 sites take no part.*nothing was charged.*again"):
+    with pytest.raises(DeploymentError, match=r"1 sites take no part.*Nothing was charged.*again"):
         federation.run(grid, everybody=True)
     assert asked_of(grid, "input") == []  # no counts have left
     assert spent(federation) == 0
@@ -558,3 +559,90 @@ def test_all_or_nothing_is_refused_before_anybody_is_asked_if_a_site_is_away(
         federation.run(grid, everybody=True, clients=7)
     assert asked_of(grid, "advertise") == []
     assert spent(federation) == 0
+
+
+@pytest.mark.parametrize("lost", [Step.ECHO, Step.REVEAL])
+def test_all_or_nothing_costs_nothing_if_a_whole_cohort_is_lost_after_its_counts_left(
+    federation: FakeFederation, lost: Step
+) -> None:
+    grid = with_roster(federation, cohort=4)
+    steps = list(Step)
+
+    def delay(node: int, step: Step) -> float:
+        if steps.index(step) < steps.index(lost):
+            return 0.0
+        asked = {m.metadata.dst_node_id: unpack(m).message for m in asked_of(grid, "advertise")}
+        return math.inf if Invitation.from_bytes(asked[node]).cohort == 1 else 0.0
+
+    grid.delay = delay
+    with pytest.raises(
+        ReleaseRefused, match=r"4 clients were lost.*records stay counted"
+    ) as raised:
+        federation.run(grid, everybody=True)
+    assert "own ledger" not in str(raised.value)
+    assert spent(federation) == 0
+    assert not Home(federation.home).releases.exists()
+    assert (asked_of(grid, "reveal") == []) is (lost is Step.ECHO)
+
+
+def test_all_or_nothing_says_what_sites_have_paid_without_a_trusted_aggregator(
+    federation: FakeFederation,
+) -> None:
+    grid = with_roster(federation, **NOBODY)
+    grid.delay = lambda node, step: math.inf if node == 3 and step is Step.INPUT else 0.0
+    with pytest.raises(DeploymentError, match=r"Nothing was released.*charged its own ledger"):
+        federation.run(grid, everybody=True)
+    assert spent(federation) == 0
+    assert sum(site_spent(file) > 0 for file in federation.files) == 7
+
+
+def test_all_or_nothing_waits_for_a_slow_site(federation: FakeFederation) -> None:
+    grid = with_roster(federation)
+    grid.delay = lambda node, step: 40.0 if node == 3 and step is Step.INPUT else 0.0
+    patience: dict[str, Any] = {"step-timeout": 120.0, "grace": 30.0}
+    release, _ = federation.run(grid, everybody=True, **patience)
+    assert [cohort.included for cohort in release.cohorts] == [8]
+
+
+@pytest.mark.parametrize("damage", ["removed", "of another encoding"])
+def test_a_roster_that_is_damaged_in_a_round_costs_no_release(
+    federation: FakeFederation, damage: str
+) -> None:
+    """A refusal is written with the names that were read before anybody was asked."""
+    grid = one_waits(federation)
+    roster = Home(federation.home).roster
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.message_type == "query.reveal":
+            roster.unlink(missing_ok=True)
+            if damage != "removed":
+                roster.write_bytes(b"# K\xf6ln\n")
+        return [answer]
+
+    grid.alter = alter
+    release, lines = federation.run(grid)
+    assert [cohort.included for cohort in release.cohorts] == [7]
+    assert any("released, verified" in line for line in lines)
+    (path,) = Home(federation.home).refusals.iterdir()
+    assert next(iter(json.loads(path.read_text()))).startswith("site")
+
+
+def test_a_relay_that_refuses_in_a_sites_name_is_not_taken_for_the_site(
+    federation: FakeFederation,
+) -> None:
+    grid = with_roster(federation)
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id != 3 or asked.metadata.message_type != "query.advertise":
+            return [answer]
+        forged = Envelope(unpack(asked).round_id, refusal="a person here said no")
+        return [Message(pack(forged), reply_to=asked)]
+
+    grid.alter = alter
+    _, lines = federation.run(grid)
+    (line,) = [line for line in lines if "not counted: " in line]
+    assert line.endswith(" (so the relay says: a person at the site said no)")
+    (path,) = Home(federation.home).refusals.iterdir()
+    assert list(json.loads(path.read_text()).values()) == [
+        "so the relay says: a person here said no"
+    ]

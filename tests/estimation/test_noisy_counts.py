@@ -190,3 +190,20 @@ def test_the_law_of_the_noise_is_written_and_read() -> None:
 def test_bad_input_says_what_is_wrong(changes: dict[str, Any], rng: np.random.Generator) -> None:
     with pytest.raises(InvalidInputError):
         CountsDesign.of(POINTS, noisy(1.0, rng, **changes))
+
+
+@pytest.mark.parametrize(
+    ("sd", "scale"), [(3.0, 0.01), (1e-9, 2.0), (1e9, 2.0), (1.0, 1e12)], ids=str
+)
+def test_noise_of_impossibly_many_or_few_variables_is_damaged(sd: float, scale: float) -> None:
+    with pytest.raises(InvalidInputError, match="they are damaged"):
+        NoisyCounts.of([50.0, 30.0, 0.0], [100], [CountNoise(sd=sd, scale=scale)])
+
+
+def test_many_laplace_variables_are_normal_also_where_weights_would_overflow() -> None:
+    variances, weights = CountNoise(sd=1e3, scale=2.0).normals  # 127,626 variables
+    assert variances @ weights == pytest.approx(1e6)
+    below, above = (
+        CountNoise(sd=math.sqrt(n * laplace_variance(2.0)), scale=2.0).normals for n in (99, 101)
+    )
+    assert np.sqrt(below[0] @ below[1]) == pytest.approx(np.sqrt(above[0] @ above[1]), rel=0.02)

@@ -10,7 +10,7 @@ import pytest
 from fedprikl import BudgetExceededError, InvalidInputError, ReleaseRefused
 from fedprikl.checks import Ints
 from fedprikl.divergence import skewed_divergence
-from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.errors import PaperCalibrationWarning, SecureSumError
 from fedprikl.estimation import BatchCounts, weighted_score
 from fedprikl.paper import no_privacy, printed_aggregator
 from fedprikl.privacy import Ledger
@@ -20,10 +20,12 @@ from fedprikl.protocol import (
     ClientSession,
     Invitation,
     Policy,
+    RoundDriver,
     Server,
     SignedPlan,
     trust_of,
 )
+from fedprikl.protocol.run import InMemoryTransport
 from fedprikl.protocol.sums import ScoredSum
 from fedprikl.reference import iid_points
 from fedprikl.secure_sum import Leaves, SumAggregator
@@ -301,6 +303,32 @@ def test_roles_refuse_to_be_used_out_of_order() -> None:
     aggregator.drop(0, "gone")
     with pytest.raises(InvalidInputError, match="closed already"):
         aggregator.close(0, at=AT)
+
+
+@pytest.mark.parametrize(("broken", "charged"), [(0, False), (1, True)])
+def test_all_or_nothing_is_charged_only_if_a_sum_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int, charged: bool
+) -> None:
+    """The sum of one of two cohorts does not open: of the first, or after the first was."""
+    world = World.make()
+    server = Server(SignedPlan.sign(world.plan(cohort=12), world.key), world.reference)
+    rng = np.random.default_rng(0)
+    current = server.open_round(world.names(), rng=rng, randomness=lambda n: b"r" * n)
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        aggregator = Aggregator(current, key=world.key, ledger=ledger, software="x", everybody=True)
+        driver = RoundDriver(current, aggregator)
+        for _ in driver.drive(InMemoryTransport(world.clients(), at=AT)):
+            assert ledger.account(server.plan.population).spent == 0
+
+        def fail() -> None:
+            raise SecureSumError("a secret does not open")
+
+        monkeypatch.setattr(aggregator.sums[broken], "unmask", fail)
+        said = "stays charged" if charged else "is not charged"
+        with pytest.raises(ReleaseRefused, match=f"12 clients were lost.*{said}"):
+            driver.release(at=AT, rng=rng)
+        assert (ledger.account(server.plan.population).spent > 0) is charged
+        assert set(aggregator.outcomes) == set(range(broken + 1))  # no further sum was opened
 
 
 def test_a_release_is_made_only_once() -> None:

@@ -33,3 +33,17 @@ def test_a_key_that_was_changed_on_its_way_gives_no_common_secret() -> None:
     assert once(one, keys[2]) == agree(one, keys[2])
     assert once(other, keys[0]) == agree(other, keys[0]) != agree(one, keys[2])
     assert once(one, bytes(32)) is None
+
+
+def test_it_forgets_a_sum_when_the_next_begins() -> None:
+    """Also the secrets that nobody asked for a second time: a client had left."""
+    once = AgreeOnce()
+    one, other = (X25519PrivateKey.generate() for _ in range(2))
+    key = other.public_key().public_bytes_raw()
+    assert once.of_sum(b"first")(one, key) == agree(one, key)
+    assert once.of_sum(b"first") is once
+    assert once._once
+    assert once._public
+    once.of_sum(b"second")
+    assert not once._once
+    assert not once._public

@@ -44,7 +44,7 @@ def federate_command(
     everybody: Annotated[
         bool,
         typer.Option(
-            "--all", help="All of the roster, or no release and no charge; else of the connected."
+            "--all", help="No release unless all of the roster are counted; else all connected."
         ),
     ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
@@ -118,6 +118,7 @@ def federate_command(
             federation=federation or [],
             timeout=timeout,
             verbose=verbose,
+            members=len(names),
             tell=lambda line: say(named(line, names), console=notes),
         )
     except DeploymentError as error:

@@ -319,7 +319,7 @@ def ask(
     folder: Folder,
     clients: Clients = None,
     everybody: Annotated[
-        bool, typer.Option("--all", help="All admitted sites, or no release and no charge.")
+        bool, typer.Option("--all", help="No release unless all admitted sites are counted.")
     ] = False,
     plan: PlanOf = None,
     wait: Wait = 60.0,

@@ -290,9 +290,12 @@ def reference_beside(plan: Path, signed: SignedPlan) -> Path:
     usual, wanted = plan.parent / "ref.json", signed.plan.reference
     for path in (usual, *sorted(plan.parent.glob("*.json"))):
         with contextlib.suppress(OSError):
-            content = path.read_bytes()
-            if IS_REFERENCE.match(content) and wanted.encode() in content:
-                return path
+            if not path.is_file():  # a pipe would be waited for
+                continue
+            with path.open("rb") as file:  # of data, that are no reference, only the beginning
+                start = file.read(1000)
+                if IS_REFERENCE.match(start) and wanted.encode() in start + file.read():
+                    return path
     return usual
 
 

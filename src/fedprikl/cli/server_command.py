@@ -14,9 +14,10 @@ from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
-from fedprikl.privacy import Ledger
+from fedprikl.privacy import Charge, Ledger
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
 from fedprikl.protocol.servers import Suite
+from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
 from fedprikl.reporting import release_page
 from fedprikl.store import write_whole
@@ -143,24 +144,19 @@ def accept_command(
     who = None if roster is None else Roster.load(roster)
     home.check(signed, known, who)
     with Ledger.open(home.ledger) as ledger:
-        if budget is not None:
-            delta = max(signed.plan.budget.total[1], 1e-6)
-            ledger.set_budget(
-                signed.plan.population,
-                epsilon=budget,
-                delta=delta,
-                at=now(),
-                unit=signed.plan.unit.kind,
-            )
-        _check_budget(ledger, signed.plan, home.ledger)
+        _check_budget(ledger, signed.plan, budget, home.ledger)
     task = home.accept(signed, known, who)
     say(f"server {task.number} takes reports of plan {signed.plan.fingerprint}")
 
 
-def _check_budget(ledger: Ledger, plan: Plan, path: Path) -> None:
-    """Refuses a plan whose answer this server could not pay; clients would report in vain."""
-    name, (total, _) = plan.population, plan.budget.total
-    if name not in ledger.populations():
+def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) -> None:
+    """Refuses a plan whose answer this server could not pay; clients would report in vain.
+
+    Then sets the budget, if one was given: a plan that is refused changes nothing.
+    """
+    name, (total, delta), unit = plan.population, plan.budget.total, plan.unit.kind
+    wanted = None if budget is None else (budget, max(delta, 1e-6))
+    if wanted is None and name not in ledger.populations():
         say(
             f"the population {name!r} has no budget at this server yet. Before the answer, set one "
             f"that has epsilon {total:.4g}: `fedprikl ledger --population {name} --set-epsilon "
@@ -170,18 +166,28 @@ def _check_budget(ledger: Ledger, plan: Plan, path: Path) -> None:
         return
     try:
         first = 0 if plan.is_series else None
-        times, unit = plan.charged_times(first), plan.unit.kind
-        ledger.check(name, trust_of(plan).charge([]), times=times, unit=unit)
+        for charge in _charges(plan):
+            ledger.check(name, charge, times=plan.charged_times(first), unit=unit, budget=wanted)
     except FedPriKLError as error:
         raise InvalidInputError(
             f"{error} The plan was not accepted: this server could not take part in its answer."
         ) from None
+    if wanted is not None:
+        ledger.set_budget(name, epsilon=wanted[0], delta=wanted[1], at=now(), unit=unit)
     if (left := ledger.account(name).left) < total * (1 - 1e-6):
         say(
             f"epsilon {left:.4g} is left for {name!r}, and all releases of the plan need "
             f"{total:.4g}: the last ones will be refused",
             console=notes,
         )
+
+
+def _charges(plan: Plan) -> list[Charge]:
+    """What one answer may cost: of all servers, and where the plan allows that, of two."""
+    trust = trust_of(plan)
+    assert isinstance(trust, ServersSum)  # noqa: S101  this server has accepted no other
+    lost = plan.servers is not None and plan.servers.lost != "nothing"
+    return [trust.charge([]), *([trust.composed_after_loss] if lost else [])]
 
 
 @commands.command("run")

@@ -147,6 +147,7 @@ def _home(folder: Path | None) -> Home:
                 f"Both {joined} and {usual.folder} are folders of a site. Say which: --folder."
             )
         folder = joined
+        say(f"the site's folder: {folder.resolve()} (another one: --folder)", console=notes)
     if folder is not None:
         os.environ["FEDPRIKL_HOME"] = str(folder.resolve())
     return Home(home_folder())

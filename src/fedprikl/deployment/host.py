@@ -191,7 +191,7 @@ class Run:
         if deadline is not None and datetime.fromisoformat(self.host.now()) > deadline:
             raise DeploymentError(
                 f"Whoever asked for this run waited until {deadline.isoformat()}, which is over by "
-                "the aggregator's clock. Nothing was charged; ask again."
+                "the aggregator's clock. The aggregator charged nothing; ask again."
             )
 
     def say_missing(
@@ -208,14 +208,14 @@ class Run:
     def check_everybody(
         self, wanted: Iterable[str], there: Iterable[str], why: Mapping[str, str], *, after: str
     ) -> None:
-        """Where all or nothing is asked, raises unless all are there. No noise was drawn yet."""
+        """Where all or nothing is asked, raises unless all are there. Nothing was released yet."""
         missing = set(wanted) - set(there)
         if not self.settings.everybody or not missing:
             return
         self.host.say(not_counted_line(missing, why))
         raise DeploymentError(
-            f"All or nothing was asked (--all), and {len(missing)} sites take no part. No noise "
-            f"was drawn, nothing was charged. {after}"
+            f"All or nothing was asked (--all), and {len(missing)} sites take no part. "
+            f"Nothing was released. {after}"
         )
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from fedprikl.deployment.host import Company, Host, Network, Run, gather
 from fedprikl.deployment.progress import (
     FIRST,
+    RELAY_SAYS,
     cohorts_line,
     printable,
     reason_in_public,
@@ -59,12 +60,7 @@ from fedprikl.protocol.release import newest_head, own_releases
 from fedprikl.reference import Reference
 from fedprikl.store import locked, replace_file
 
-NOT_LEFT = "No counts have left a site: ask again."
-AFTERS = {
-    Step.ADVERTISE: NOT_LEFT,
-    Step.SHARE: NOT_LEFT,
-    Step.INPUT: "The records of the other sites stay counted: see `releases` and most-counts.",
-}
+NOT_LEFT = "Nothing was charged, and no counts have left a site: ask again."
 
 
 def host_round(network: Network, settings: RoundSettings, host: Host) -> Release:
@@ -251,6 +247,7 @@ def _run_round(run: Run) -> Release:
     check_time(plan, at=host.now())
     run.check_wanted()
     roster, sealer = run.load_roster(), SealingKey.load(home.sealing_key)
+    members = {} if roster is None else _roster_names(home.roster)
     server, rng = Server(run.signed, _reference(run)), np.random.default_rng()
     with _open_ledger(run) as ledger:
         if plan.population not in ledger.populations():
@@ -260,7 +257,7 @@ def _run_round(run: Run) -> Release:
             )
         _aggregator(run, _rehearsal(run, server, roster, rng), ledger).check_budget()
         names = gather(run, roster)
-        run.check_everybody(_wanted(names, roster), names.values(), {}, after="Ask again.")
+        run.check_everybody(_wanted(names, roster), names.values(), {}, after=NOT_LEFT)
         run.check_wanted()
         with locked(home.cohorts):  # rounds at the same time deal the same people alike
             company = Company.load(home.cohorts)
@@ -282,15 +279,16 @@ def _run_round(run: Run) -> Release:
         try:
             _drive(run, driver, current.round_id, names, roster)
             message = driver.release(at=host.now(), rng=rng)
+            release = server.accept(current, message, aggregator=run.signer.public)
+            host.say(release_line(release))  # first: it is charged, so nothing may lose it
         except ReleaseRefused as error:
             words = refusals_in_words(driver, names)  # first: they say what is to be done
-            raise ReleaseRefused(f"{words} {error}".strip()) from None
+            left_sites = f" {have_left(plan)}" if run.settings.everybody else ""
+            raise ReleaseRefused(f"{words} {error}{left_sites}".strip()) from None
         finally:
-            keep_refusals(run, driver, names, current.round_id)
+            keep_refusals(run, driver, names, members, current.round_id)
             left = ledger.account(plan.population).left
             run.metrics.left[plan.population] = round(left, 6)
-        release = server.accept(current, message, aggregator=run.signer.public)
-    host.say(release_line(release))  # first: it is charged, so a full disk must not lose it
     path = write_release(release, home.releases)
     for outcome in aggregator.outcomes.values():
         if outcome.reason:
@@ -349,6 +347,7 @@ def _aggregator(run: Run, current: Round, ledger: Ledger) -> Aggregator:
         request=run.settings.request,
         previous=run.settings.previous,
         keep=keep,
+        everybody=run.settings.everybody,
     )
 
 
@@ -372,10 +371,20 @@ def _drive(
         if count.step is Step.INPUT:
             _keep_counted(run, there)
             run.say_missing(roster, there, why)
-        if count.step in AFTERS:  # later, all counts are in
-            run.check_everybody(_wanted(names, roster), there, why, after=AFTERS[count.step])
+        if count.step in (Step.ADVERTISE, Step.SHARE, Step.INPUT):  # later, all counts are in
+            after = have_left(run.plan) if count.step is Step.INPUT else NOT_LEFT
+            run.check_everybody(_wanted(names, roster), there, why, after=after)
         start = host.clock()
     run.network.check_run()
+
+
+def have_left(plan: Plan) -> str:
+    """What a round that ends without a release has cost once counts have left sites."""
+    paid = "each has charged its own ledger, and " if trust_of(plan).shares_noise else ""
+    return (
+        f"Counts of other sites have left: {paid}their records stay counted (see `releases` and "
+        "most-counts)."
+    )
 
 
 def _wanted(names: Mapping[str, str], roster: Roster | None) -> set[str]:
@@ -411,13 +420,26 @@ def write_release(release: Release, folder: Path) -> Path:
     return path
 
 
-def keep_refusals(run: Run, driver: RoundDriver, names: Mapping[str, str], round_id: str) -> None:
-    """Writes who took no part and why, for the aggregator's own people; they never travel on."""
+def keep_refusals(
+    run: Run,
+    driver: RoundDriver,
+    names: Mapping[str, str],
+    members: Mapping[str, str],
+    round_id: str,
+) -> None:
+    """Writes who took no part and why, for the aggregator's own people; they never travel on.
+
+    What came in the open nobody has signed.
+    """
     if not driver.refusals:
         return
     folder = run.home.refusals
-    known = _roster_names(run) if run.plan.roster else {}
-    found = {known.get(names[node], node): words for node, words in driver.refusals.items()}
+    found = {
+        members.get(names[node], node): words
+        if node in driver.confided
+        else f"{RELAY_SAYS}: {words}"
+        for node, words in driver.refusals.items()
+    }
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         text = json.dumps(found, indent=1).encode()
@@ -426,9 +448,9 @@ def keep_refusals(run: Run, driver: RoundDriver, names: Mapping[str, str], round
         run.host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
 
 
-def _roster_names(run: Run) -> dict[str, str]:
+def _roster_names(path: Path) -> dict[str, str]:
     """The name of each member that has one, with the first digits of its key."""
-    lines = run.home.roster.read_text("utf-8-sig").split("\n")
+    lines = path.read_text("utf-8-sig").split("\n")
     parts = (line.split("#")[0].split() for line in lines)
     return {
         key: f"{printable(' '.join(name))} {short_name(key)}" for key, *name in filter(None, parts)
@@ -458,14 +480,14 @@ def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     """What people need to know when nothing was released. Public: the relay stores it.
 
     Of the refusals that were sealed only the number, as their words may depend on records; of the
-    others who was first, as `names` says, and why: the relay has seen it.
+    others who was first, as `names` says, and why: as the relay says, for nobody has signed it.
     """
     refusals, sealed, words = driver.refusals, len(driver.confided), ""
     if refusals:
         words += f" {len(refusals)} clients took no part"
         told = ((who, why) for who, why in refusals.items() if who not in driver.confided)
         first, why = next(told, ("", ""))
-        who = f"{FIRST}{short_name(names.get(first, first))}, because: {why}"
+        who = f"{FIRST}{short_name(names.get(first, first))}, {RELAY_SAYS}: {why}"
         words += f"{who} [{reason_in_public(why)}]." if why else "."
     if sealed:
         words += f" {sealed} of the reasons are in the aggregator's folder."

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the command of a site loads no estimation
 
 MARK = "[fedprikl]"
 LOST, ABSENT, NOT_COUNTED, NOBODY = "; lost: ", "; absent: ", "not counted: ", "nobody"
+RELAY_SAYS = "so the relay says"  # of a refusal in the open: nobody has signed it
 FIRST = ", the first of them "  # who refused
 # What a refusal in the open has in it, and what people are told: these words and no others, so that
 # nothing about a record can be among them.
@@ -96,10 +97,11 @@ def not_counted_line(keys: Iterable[str], why: Mapping[str, str] | None = None) 
     """Who of a roster is not in the sums, all of them: absent, refused and lost.
 
     The relay knows it anyway, from whom the aggregator goes on asking. `why`: of those who refused
-    in the open, which the relay has read; a sealed refusal has none.
+    in the open, which the relay has read and may have written; a sealed refusal has none.
     """
     names = [
-        short_name(key) + (f" ({why[key]})" if why and key in why else "") for key in sorted(keys)
+        short_name(key) + (f" ({RELAY_SAYS}: {why[key]})" if why and key in why else "")
+        for key in sorted(keys)
     ]
     return f"{MARK} {NOT_COUNTED}{', '.join(names) or NOBODY}"
 

@@ -99,6 +99,12 @@ class Home:
             f"{', '.join(known) or 'none'}. Put your plan into {self.plans.name}/ of its folder."
         )
 
+    def newest_serial(self, lineage: tuple[str, str]) -> int:
+        """The newest serial number of a lineage's plans in the folder, by signed plans only."""
+        plans = self.known_plans().values()
+        mine = (each for each in plans if each.lineage == lineage and each.is_signed_by(lineage[0]))
+        return max((each.plan.validity.serial for each in mine), default=0)
+
     def _plan_files(self) -> list[Path]:
         """Where plans may be."""
         others = {self.reference, self.cohorts}
@@ -134,7 +140,7 @@ class RoundSettings:
     previous: str = ""  # fingerprint of the release before it; empty: it is the first
     deadline: datetime | None = None  # when whoever asked stops waiting
     signer: str = ""  # the public key whose release whoever asked accepts; empty: any
-    everybody: bool = False  # no release unless all of the roster are counted
+    everybody: bool = False  # no release unless all of the roster are counted, or all connected
 
     @classmethod
     def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from fedprikl.deployment.settings import NodeSettings, now
 from fedprikl.deployment.site_log import SiteLog
-from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.deployment.site_memory import SiteMemory, check_newest
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.privacy import Charge, Ledger
@@ -61,6 +61,8 @@ def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: 
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
     settings.policy.check_hours(at)
+    # A kit may have brought a newer plan before any round of it. The memory knows the rounds.
+    check_newest(signed, settings.home.newest_serial(signed.lineage))
     reference = settings.home.find_reference(plan.reference)
     if reference is None:
         raise PolicyRefusal(settings.home.wrong_reference(plan.reference, "this site"))

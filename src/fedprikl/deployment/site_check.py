@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from fedprikl.checks import check_instant
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.deployment.settings import Home, is_joined
 from fedprikl.deployment.site_log import SiteLog
@@ -177,30 +178,29 @@ def _disk(home: Home) -> Iterator[str]:
     yield f"{left / 1e9:.1f} GB left in {home.folder}"
 
 
-def _known(site: CheckedSite) -> dict[str, SignedPlan]:
-    """The plans that were brought here or asked before, by fingerprint."""
+def _known(site: CheckedSite) -> tuple[dict[str, SignedPlan], set[str]]:
+    """The plans that were brought here or asked before, by fingerprint; those not counted yet."""
     found = {each.plan.fingerprint: each for each in site.home.known_plans().values()}
     log = SiteLog(site.home.log)
     book = log.read()
+    waiting = found.keys() - {each.plan for each in book.sent}
     asked = [(each.plan, each.document) for each in book.requests.values()]
     for plan, document in asked + [(each.plan, each.document) for each in book.sent]:
         found.setdefault(plan, log.plan_of(document))
-    return found
+    return found, waiting
 
 
 def _newest(site: CheckedSite, known: dict[str, SignedPlan]) -> dict[tuple[str, str], int]:
-    """The newest serial number of each organiser and population, of plans here or asked before."""
+    """The newest serial number of each organiser and population, as the site goes by it."""
     memory = site.home.memory
     found = dict(read_memory(memory).serials) if memory.exists() else {}
-    for each in known.values():
-        serial = each.plan.validity.serial
-        found[each.lineage] = max(serial, found.get(each.lineage, serial))
-    return found
+    lineages = {each.lineage for each in known.values()}
+    return {each: max(site.home.newest_serial(each), found.get(each, 0)) for each in lineages}
 
 
 def _plans(site: CheckedSite, *, at: str) -> Iterator[Finding]:
     try:
-        known = _known(site)
+        known, waiting = _known(site)
         newest = _newest(site, known)
     except (FedPriKLError, OSError) as error:
         yield Finding("plans", True, str(error))
@@ -211,6 +211,11 @@ def _plans(site: CheckedSite, *, at: str) -> Iterator[Finding]:
         serial = newest[signed.lineage]
         if signed.plan.validity.serial < serial:
             words = f"replaced by a plan with the serial {serial}: it is not answered any more"
+            yield Finding(f"plan {fingerprint[:16]}", False, words)
+            continue
+        until = signed.plan.validity.valid_until
+        if fingerprint not in waiting and until and check_instant(until) < check_instant(at):
+            words = "it has expired: it is not answered any more"
             yield Finding(f"plan {fingerprint[:16]}", False, words)
             continue
         yield from _looked(f"plan {fingerprint[:16]}", partial(_plan, site, signed, at=at))

@@ -29,7 +29,7 @@ from typing import Any
 from fedprikl.documents import read_fields, to_plain
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords, records_key
-from fedprikl.protocol import Invitation, Plan, Step
+from fedprikl.protocol import Invitation, Plan, SignedPlan, Step
 from fedprikl.records import Place
 from fedprikl.store import Entry, Head, Store, StoreKind
 
@@ -206,18 +206,22 @@ class SiteMemory:
         asked, end = CountedRecords.of(plan, invitation.period, organiser=signed.signer), _end(plan)
         if not plan.validity.includes(at) or (end is not None and end <= known.forgotten):
             raise PolicyRefusal("the plan is not valid at this time: it has expired, or not begun")
-        serial = plan.validity.serial
-        newest = known.serials.get(signed.lineage, serial)
-        if serial < newest:
-            raise PolicyRefusal(
-                f"a newer plan of its organiser has replaced this one (serial {newest}, this one "
-                f"has {serial}); plans with the same serial stand side by side"
-            )
+        check_newest(signed, known.serials.get(signed.lineage, 0))
         counts = [each for each in known.counts if each.records == self._records]
         if any(asked.is_period_of(before.counted) for before in counts):
             raise PolicyRefusal("its records of this period have been counted already")
         _check_count(plan, asked, counts, most_counts)
         return asked
+
+
+def check_newest(signed: SignedPlan, newest: int) -> None:
+    """Raises `PolicyRefusal` if a plan of its lineage with this serial number has replaced it."""
+    serial = signed.plan.validity.serial
+    if serial < newest:
+        raise PolicyRefusal(
+            f"a newer plan of its organiser has replaced this one (serial {newest}, this one "
+            f"has {serial}); plans with the same serial stand side by side"
+        )
 
 
 def _check_count(

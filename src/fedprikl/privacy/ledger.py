@@ -8,6 +8,7 @@ import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -165,12 +166,19 @@ class Ledger(AbstractContextManager["Ledger"]):
         *,
         times: TimeInterval | None = None,
         unit: Unit = "record",
+        budget: tuple[float, float] | None = None,
     ) -> None:
         """Raises as `reserve` would if one more release does not fit; charges nothing.
 
-        A later `reserve` may still be refused, as others may have reserved in between.
+        A later `reserve` may still be refused, as others may have reserved in between. `budget`: as
+        if this epsilon and delta were set, also for a population that has none yet.
         """
-        account = self.account(population)
+        if budget is not None and population not in self.populations():
+            account = Account(population=population, epsilon=0.0, delta=0.0, unit=unit)
+        else:
+            account = self.account(population)
+        if budget is not None:
+            account = replace(account, epsilon=budget[0], delta=budget[1])
         account.check_protects(unit)
         needed = _total_with(account, mechanism, times)
         if not _fits(account, needed):

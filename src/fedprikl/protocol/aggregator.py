@@ -55,11 +55,13 @@ class Aggregator:
         previous: str = "",
         no_client: str = "",
         keep: Callable[[bytes], None] = lambda _: None,
+        everybody: bool = False,
     ) -> None:
         self._round, self._key, self._ledger = current, key, ledger
         self._trust = trust_of(current.plan)
         self._software, self._source, self._request = software, source, request
         self._keep = keep  # takes the signed release before the ledger closes the round
+        self._everybody = everybody  # no release without all cohorts, and all of their clients
         self._no_client = no_client  # what becomes of rows without an id, for the statement
         self._previous = previous  # fingerprint of the release before this one, in a series
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
@@ -84,7 +86,7 @@ class Aggregator:
         try:
             result = self.sums[number].unmask()
         except SecureSumError as error:
-            return self.drop(number, str(error))
+            return self.drop(number, str(error), at=at)
         self._opened = True
         self._counted |= {cohort.members[index] for index in result.included}
         included = len(result.included)
@@ -93,10 +95,36 @@ class Aggregator:
         self._batches[cohort.batch] = opened if before is None else before + opened
         return self.end(number, included)
 
-    def drop(self, number: int, reason: str) -> Outcome:
-        """Goes on without a cohort."""
+    def drop(self, number: int, reason: str, *, at: str = "") -> Outcome:
+        """Goes on without a cohort; where all or nothing is asked, the round is over.
+
+        `at` is needed where the budget may have been reserved.
+        """
         self._check_open(number)
-        return self.end(number, 0, reason)
+        outcome = self.end(number, 0, reason)
+        self._check_everybody(at)
+        return outcome
+
+    def _check_everybody(self, at: str) -> None:
+        """Where all or nothing is asked, raises `ReleaseRefused` if anybody is missing."""
+        ended = self.outcomes.values()
+        missing = sum(each.clients - each.included for each in ended)
+        if self._everybody and missing:
+            raise ReleaseRefused(
+                f"All or nothing was asked (--all), and {missing} clients were lost. Nothing was "
+                f"released{self._give_back(at)}"
+            )
+
+    def check_shares(self, cohorts: Collection[int]) -> None:
+        """Where all or nothing is asked, refuses before anything is charged what cannot be opened.
+
+        A lie that shows only when a sum is opened ends the round later, in `close`.
+        """
+        for number in cohorts if self._everybody else ():
+            try:
+                self.sums[number].check_shares()
+            except SecureSumError as error:
+                self.drop(number, str(error))
 
     def _check_open(self, number: int) -> None:
         if number in self.outcomes:
@@ -118,6 +146,7 @@ class Aggregator:
         missing = [n for n in range(len(self.sums)) if n not in self.outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
+        self._check_everybody(at)
         batches = range(self._round.plan.sums.batches)
         for t in batches:
             if t not in self._batches or self._batches[t].records == 0:
@@ -211,7 +240,9 @@ class Aggregator:
                     "files; another round needs more budget."
                 )
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
-        return ". Start another round when more clients can take part."
+        return (
+            ", and the budget is not charged. Start another round when more clients can take part."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +311,7 @@ class RoundDriver:
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
         """Opens the sums of all cohorts that came through; the signed release."""
+        self.aggregator.check_shares(self._running())
         for number in self._running():
             self.aggregator.close(number, at=at)
         return self.aggregator.release(at=at, rng=rng)

@@ -26,7 +26,7 @@ from fedprikl.records import Draw
 from fedprikl.reference import Reference
 from fedprikl.reference.domain import Table
 from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
-from fedprikl.secure_sum.masking import Agree
+from fedprikl.secure_sum.masking import Agree, AgreeOnce
 
 NO_ROOM = "the plan has no room for as many records as this client holds"
 NO_RECORDS = "it holds no records, and the plan lets such clients stay away"
@@ -475,7 +475,7 @@ class Client:
         identity: SigningKey | None = None,
         roster: Roster | None = None,
         period: int | None = None,
-        agreement: Agree | None = None,
+        agreement: AgreeOnce | None = None,
     ) -> None:
         self._counts = counts  # SECRET: records per cell of the domain, "other" last
         self._views = views  # SECRET: the same for each view of the reference
@@ -485,7 +485,7 @@ class Client:
         self._source = source
         self._identity, self._roster = identity, roster  # for plans that name a roster
         self._period = period  # of a series, whose records were counted
-        self._agreement = agreement  # on keys; None: by itself
+        self._agreement = agreement  # on keys, with others in this process; None: by itself
         self._answered: set[str] = set()
         self._newest: dict[tuple[str, str], int] = {}  # serial by organiser and population
 
@@ -504,7 +504,7 @@ class Client:
         client has seen of the same organiser and population is refused.
         """
         invitation = self._agree(message, at)
-        plan = invitation.signed.plan
+        plan, once = invitation.signed.plan, self._agreement
         return ClientSession(
             invitation,
             vector=self._vector(invitation),
@@ -516,7 +516,7 @@ class Client:
                 require_roster=plan.roster != "",
             ),
             identity=self._identity,
-            agreement=self._agreement,
+            agreement=None if once is None else once.of_sum(invitation.sums.round_id),
         )
 
     def report(self, message: bytes, servers: Sequence[str], *, at: str) -> tuple[bytes, ...]:

@@ -69,12 +69,21 @@ class AgreeOnce:
     """`agree` for clients in one process: the second end of a pair takes what the first computed.
 
     Both ends compute the same, and that is half of the time of a sum. It remembers private keys,
-    and secrets that are asked for only once, so it serves one round.
+    and secrets that are asked for only once: those of one sum, the latest that began.
     """
 
     def __init__(self) -> None:
+        self._sum = b""
         self._once: dict[tuple[bytes, ...], bytes | None] = {}  # SECRET: by the two public keys
-        self._public: dict[X25519PrivateKey, bytes] = {}
+        self._public: dict[X25519PrivateKey, bytes] = {}  # SECRET: its keys
+
+    def of_sum(self, round_id: bytes) -> Agree:
+        """For a client of this sum; forgets what it knows of any other."""
+        if round_id != self._sum:
+            self._sum = round_id
+            self._once.clear()
+            self._public.clear()
+        return self
 
     def __call__(self, private: X25519PrivateKey, public: bytes) -> bytes | None:
         """As `agree`."""

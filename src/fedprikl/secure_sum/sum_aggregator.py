@@ -219,6 +219,15 @@ class SumAggregator:
         out, which changes nothing. If it does not open, the wrong shares are looked for.
         """
         self._leave(AggregatorStep.UNMASK)
+        holders = self._check_shares()
+        total = self._unmask(self._open_secrets(holders))
+        return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
+
+    def check_shares(self) -> None:
+        """Raises a `CohortTooSmallError` if too few shares for `unmask` are here; opens nothing."""
+        self._check_shares()
+
+    def _check_shares(self) -> dict[int, Holders]:
         holders = self._holders()
         worst = min(holders, key=lambda owner: len(holders[owner]))
         if len(holders[worst]) < self._plan.threshold:
@@ -226,8 +235,7 @@ class SumAggregator:
                 f"{len(holders[worst])} shares of a secret of client {worst} were revealed, but "
                 f"unmasking needs {self._plan.threshold}. No sum was opened; start a new round."
             )
-        total = self._unmask(self._open_secrets(holders))
-        return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
+        return holders
 
     def _inboxes(
         self,

@@ -1,8 +1,12 @@
 """Reports over HTTP: what is kept, and every way in which a report is refused."""
 
 import asyncio
+import contextlib
 import socket
+import sqlite3
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 
 from fedprikl.deployment.servers import collector
 from fedprikl.deployment.servers.collector import Collector
+from fedprikl.deployment.servers.intake import Intake
 from fedprikl.deployment.servers.meeting import shut
 from fedprikl.deployment.web import serving
 from fedprikl.errors import IntakeError
@@ -352,3 +357,30 @@ def test_foreign_file_is_no_store(world: World) -> None:
     path.write_bytes(b"not a database, not at all" * 100)
     with pytest.raises(IntakeError, match="cannot be read"):
         world.collector()
+
+
+def test_several_that_open_a_new_store_at_once_all_have_it(tmp_path: Path) -> None:
+    """A server that answers and a collector that begins; each with a connection of its own."""
+    for number in range(20):
+        begin = threading.Barrier(4)
+
+        def opened(path: Path, begin: threading.Barrier = begin) -> bool:
+            begin.wait()
+            intake = Intake(path)
+            found = intake.is_shut(b"plan", 0)
+            intake.close()
+            return found
+
+        with ThreadPoolExecutor(4) as threads:
+            found = threads.map(opened, [tmp_path / f"reports-{number}.db"] * 4)
+        assert list(found) == [False] * 4
+
+
+def test_database_of_others_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "reports-a.db"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (name TEXT)")
+    with pytest.raises(IntakeError, match="not a file of reports"):
+        Intake(path)
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]

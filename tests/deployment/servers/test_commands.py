@@ -14,6 +14,7 @@ from fedprikl.cli.app import app
 from fedprikl.deployment.servers.collector import Collector
 from fedprikl.deployment.servers.home import ServerHome
 from fedprikl.front import verify
+from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     AskedView,
     Budget,
@@ -126,6 +127,11 @@ def test_plans_beyond_the_limits_are_refused(tmp_path: Path) -> None:
     assert "has not accepted the plan" in fails("answer", made.homes[0], made.plan)
 
 
+def budgets(home: Path) -> dict[str, float]:
+    with Ledger.open(ServerHome(home).ledger) as ledger:
+        return {account.population: account.epsilon for account in ledger.accounts()}
+
+
 def test_plan_that_the_budget_cannot_pay_is_refused(tmp_path: Path) -> None:
     made = Operators(tmp_path)
     home = made.homes[0]
@@ -133,11 +139,26 @@ def test_plan_that_the_budget_cannot_pay_is_refused(tmp_path: Path) -> None:
     assert "0.5 is left" in told
     assert "The plan was not accepted" in told
     assert not list((home / "plans").iterdir())
-    assert "The plan was not accepted" in " ".join(fails("accept", home, made.plan).split())
+    assert budgets(home) == {}  # what is refused changes nothing
     assert "takes reports" in run("accept", home, made.plan, "--budget", 1)
+    assert "The plan was not accepted" in " ".join(
+        fails("accept", home, made.plan, "--budget", 0.5).split()
+    )
+    assert budgets(home) == {"phones": 1.0}
     without = run("accept", made.homes[1], made.plan)
     assert "has no budget at this server yet" in " ".join(without.split())
     assert "takes reports" in without
+
+
+def test_plan_is_refused_if_the_answer_of_two_servers_could_not_be_paid(tmp_path: Path) -> None:
+    """Normal noise of two shares costs a little more than that of three: 0.99999 and 1."""
+    made = Operators(tmp_path)
+    counts = Question(release="counts", noise="gaussian")
+    plan = replace(made.signed.plan, questions=(counts,), budget=Budget(epsilon=1.0, delta=1e-6))
+    made.plan.write_text(json.dumps(SignedPlan.sign(plan, made.organiser).to_dict()))
+    told = " ".join(fails("accept", made.homes[0], made.plan, "--budget", 0.999995).split())
+    assert "The plan was not accepted" in told
+    assert "takes reports" in run("accept", made.homes[0], made.plan, "--budget", 1)
 
 
 def test_plan_of_some_releases_says_that_the_last_will_be_refused(tmp_path: Path) -> None:

@@ -210,6 +210,15 @@ def test_collector_that_begins_after_the_end_takes_no_report(world: World) -> No
     assert not world.homes[0].is_closed(world.task().fingerprint, 1)
 
 
+@pytest.mark.parametrize("folder", ["state", "releases"])
+def test_period_that_an_earlier_version_closed_takes_no_report(world: World, folder: str) -> None:
+    """It wrote its challenge, and then its release, and no `.closed`."""
+    signed, home = world.plan(), world.homes[0]
+    name = round_name(world.task().fingerprint, 0)
+    (home.folder / folder / f"{name}.json").write_text("{}")
+    assert asyncio.run(call(world.collector(1, name="new"), reports(signed)[0]))[0] == 410
+
+
 def test_it_can_be_repeated_with_the_same_challenge(world: World) -> None:
     """One attempt with two servers, one with three: every report gets the same numbers."""
     send(world, *clients(world.plan()))

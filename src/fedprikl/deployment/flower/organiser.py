@@ -139,6 +139,21 @@ def _check_fresh(release: Release, *, request: str, started: datetime) -> None:
         )
 
 
+def _check_everybody(release: Release, *, members: int) -> None:
+    """Refuses a release without some of the clients: a relay may leave `everybody` out.
+
+    `members`: of the roster; 0 if it is not known here.
+    """
+    asked = max(members, sum(cohort.clients for cohort in release.cohorts))
+    included = sum(cohort.included for cohort in release.cohorts)
+    if included < asked:
+        raise InvalidInputError(
+            f"All or nothing was asked (--all), and the release counts {included} of {asked} "
+            "clients. Nothing was written. The round was charged. Did the relay change what was "
+            f"asked? {WHERE_IT_LIES}"
+        )
+
+
 def _check_of_period(release: Release, *, period: object, previous: object) -> None:
     """Refuses a release of another period, or with another one before it.
 
@@ -222,12 +237,14 @@ def follow_round(
     federation: Sequence[str] = (),
     timeout: float | None = None,
     verbose: bool = False,
+    members: int = 0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Release, list[str]]:
     """Starts a run and reads what it prints, to the end: the release, verified, and the progress.
 
     Verified is that the aggregator's `key` signed it, about this plan, and that it answers this
-    very request; of a series, that it is the release of the period.
+    very request; of a series, that it is the release of the period. Where `everybody` was asked
+    for, that all `members` of the roster are counted.
 
     `tell` is handed every line of progress as it comes; `verbose`: Flower's own lines too. Raises a
     `DeploymentError` that says why there is no release. After `timeout` seconds, by default
@@ -268,6 +285,8 @@ def follow_round(
         _check_of_period(release, period=config["period"], previous=config["previous"])
     else:
         _check_fresh(release, request=request, started=started)
+    if config.get("everybody"):
+        _check_everybody(release, members=max(members, int(config.get("clients", 0))))
     return release, watch.progress
 
 

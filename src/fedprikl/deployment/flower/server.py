@@ -81,7 +81,7 @@ class FlowerNetwork:
         except Exception as error:
             raise DeploymentError(
                 f"The run was stopped, or the relay does not say so ({type(error).__name__}). "
-                "Nothing was charged."
+                "The aggregator charged nothing."
             ) from None
 
     def identify(
@@ -106,9 +106,11 @@ class FlowerNetwork:
         """Sends the messages and yields the replies, until all are in or the time is over.
 
         From `enough` on it waits for the grace only: one dead client need not cost everybody the
-        whole timeout. Where Flower reports an error instead of an answer, like a node that it
-        thinks is gone, the very same message is sent again: a client that has answered repeats its
-        bytes, and one that may have answered says nothing.
+        whole timeout. Where all or nothing is asked, nobody can be spared.
+
+        Where Flower reports an error instead of an answer, like a node that it thinks is gone, the
+        very same message is sent again: a client that has answered repeats its bytes, and one that
+        may have answered says nothing.
         """
         now, settings = self.host.clock, self.settings
         end = now() + settings.timeout
@@ -129,7 +131,7 @@ class FlowerNetwork:
             due = {client: messages[client] for client, at in again.items() if at <= now()}
             again = {client: at for client, at in again.items() if client not in due}
             pending |= self._send(what, due)
-            if not hurried and enough():
+            if not hurried and not settings.everybody and enough():
                 hurried, end = True, min(end, now() + settings.grace)
             left = end - now()
             if left <= 0:

@@ -308,8 +308,13 @@ class ServerHome:
         return [Intake(path, create=False, is_closed=self.is_closed) for path in found]
 
     def is_closed(self, plan: bytes, period: int) -> bool:
-        """Whether a period takes no more reports."""
-        return self._closed(plan, period).exists()
+        """Whether a period takes no more reports.
+
+        A server of an earlier version wrote no `.closed`: what it answered with says so too.
+        """
+        name = f"{round_name(plan, period)}.json"
+        signs = (self._closed(plan, period), self.state / name, self.releases / name)
+        return any(path.exists() for path in signs)
 
     def close(self, plan: bytes, period: int) -> None:
         """Says that a period takes no more reports, to collectors that begin from now on. Those

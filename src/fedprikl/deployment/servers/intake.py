@@ -11,6 +11,7 @@ report. Who puts both back is noticed by the other servers (`meeting.py`).
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,18 +21,20 @@ from fedprikl.errors import IntakeError
 
 APPLICATION, VERSION = 0x46504B49, 1  # in the header of the file
 ROWS = 512  # reports that are read at once
-_SCHEMA = f"""
-CREATE TABLE periods (
+PATIENCE, PAUSE = 30.0, 0.02  # seconds to wait for other processes, and between two tries
+_SCHEMA = (
+    """CREATE TABLE periods (
   place INTEGER PRIMARY KEY, plan BLOB NOT NULL, period INTEGER NOT NULL,
-  closed INTEGER NOT NULL DEFAULT 0, UNIQUE (plan, period));
-CREATE TABLE reports (
+  closed INTEGER NOT NULL DEFAULT 0, UNIQUE (plan, period))""",
+    """CREATE TABLE reports (
   number INTEGER PRIMARY KEY AUTOINCREMENT, place INTEGER NOT NULL, id BLOB NOT NULL,
-  identity BLOB, message BLOB NOT NULL);
-CREATE UNIQUE INDEX one_of_an_id ON reports (place, id);
-CREATE UNIQUE INDEX one_of_an_identity ON reports (place, identity) WHERE identity IS NOT NULL;
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {VERSION};
-"""
+  identity BLOB, message BLOB NOT NULL)""",
+    "CREATE UNIQUE INDEX one_of_an_id ON reports (place, id)",
+    "CREATE UNIQUE INDEX one_of_an_identity ON reports (place, identity) "
+    "WHERE identity IS NOT NULL",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
 
 
 class Kept(Enum):
@@ -75,7 +78,7 @@ class Intake:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             address = f"{path.absolute().as_uri()}?mode=rw"
             self._db = sqlite3.connect(
-                address, uri=True, isolation_level=None, check_same_thread=False, timeout=30
+                address, uri=True, isolation_level=None, check_same_thread=False, timeout=PATIENCE
             )
             try:
                 self._prepare()
@@ -85,15 +88,32 @@ class Intake:
                 raise
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead()
         self._db.execute("PRAGMA synchronous = FULL")  # syncs the log before a commit returns
-        (found,) = self._db.execute("PRAGMA application_id").fetchone()
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
-            self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-            found = APPLICATION
-        if found != APPLICATION:
+        if self._application() == APPLICATION:
+            return
+        with self._writing():  # another process may be making the same file
+            (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            for each in () if tables else _SCHEMA:
+                self._db.execute(each)
+        if self._application() != APPLICATION:
             raise IntakeError(f"{self.path} is not a file of reports. Check the path.")
+
+    def _application(self) -> int:
+        return int(self._db.execute("PRAGMA application_id").fetchone()[0])
+
+    def _write_ahead(self) -> None:
+        """Sets the journal mode. SQLite waits for nobody there: who finds the file busy retries."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(PAUSE)
+            else:
+                return
 
     def _check_age(self) -> None:
         """Refuses a file that lacks reports which were acknowledged."""
