@@ -27,7 +27,7 @@ DOMAINS = ("lognormal", "digits", "flights", "bimodal", "zipf")
 KINDS = ("smooth", "rare", "heavy")  # by cells of all sorts
 FEW_CELLS = ("fading", "growing", "contamination", "ordinal")  # by some cells, or to others
 # Names begin like this.
-TUNE = ("lognormal", "flights", "blocks, 300 ids", "sizes 1.5", "giants 1.2")
+TUNE = ("lognormal", "flights", "blocks, 300 ids", "sizes 1.5", "giants 1.2", "even")
 CARRIERS, AIRPORTS, HOURS, CLASSES = 8, 10, 5, 4  # of the flights
 PER_CLIENT = 100  # records, about
 REFERENCE_RECORDS = 100_000
@@ -209,8 +209,13 @@ BLOCKS = tuple(
 SIZES = tuple(f"sizes {sigma}{ids}" for sigma in (1.5, 2) for ids in (", ids", ""))
 GIANTS = ("giants 1.2, 100 ids, 60 clients", "giants 1.4, 400 ids, 150 clients")
 FEW = ("2 cells", "5 cells", "zipf, 1,000 cells", "two records a cell", "bimodal")
+EVEN = (
+    "even, 62 cells, 20,000 rows",
+    "even, 110 cells, 1,500 rows",
+    "even, 7,000 cells, 4,000 rows",
+)
 WRITERS = ("writers, one digit", "writers, all digits")  # with `--data`
-ALARMS = ("lognormal", "flights", *BLOCKS, *SIZES, *GIANTS, *FEW)
+ALARMS = ("lognormal", "flights", *BLOCKS, *SIZES, *GIANTS, *FEW, *EVEN)
 
 
 def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
@@ -219,7 +224,8 @@ def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
     lognormal: 62 cells, unrelated records. flights: clients of latent classes. blocks: a client
     belongs to one category of a column and holds its cells only. sizes: unrelated records of
     clients whose sizes are lognormal. giants: clients of few cells each, whose sizes are Pareto's
-    with this exponent. Others: few, many or sparse cells.
+    with this exponent. even: equally likely cells, of which the reference has so many rows. Others:
+    few, many or sparse cells.
     """
     if world in WRITERS:
         digit = int(rng.integers(10)) if "one" in world else None
@@ -234,6 +240,9 @@ def source(world: str, rng: np.random.Generator, data: Path | None) -> Source:
     if world == "flights":
         flights = Flights.draw(rng)
         return _correlated(lambda n, r: flights.clients(n, PER_CLIENT, r), 1000, 200, rng)
+    if world in EVEN:
+        cells, rows = (int(part.split()[0].replace(",", "")) for part in world.split(", ")[1:])
+        return _unrelated(np.full(cells, 1 / cells), 200, 100, 0.0, rng, ids=False, rows=rows)
     sigma = float(world.split(",")[0].split()[1]) if world.startswith("sizes") else 0.0
     name, cells, clients, each = {
         "2 cells": ("lognormal", 2, 100, 100),
@@ -287,7 +296,14 @@ def _correlated(
 
 
 def _unrelated(
-    pi: Floats, clients: int, each: int, sigma: float, rng: np.random.Generator, *, ids: bool
+    pi: Floats,
+    clients: int,
+    each: int,
+    sigma: float,
+    rng: np.random.Generator,
+    *,
+    ids: bool,
+    rows: int = REFERENCE_RECORDS,
 ) -> Source:
     """Records of Pi, whoever holds them; sizes of clients are lognormal, of mean `each`."""
 
@@ -295,7 +311,7 @@ def _unrelated(
         weights = _normal(rng.lognormal(sigma=sigma, size=number))
         return rng.multinomial(1 + rng.multinomial((each - 1) * number, weights), pi)
 
-    held = draw(1000, rng) if ids else rng.multinomial(REFERENCE_RECORDS, pi)[None]
+    held = draw(1000, rng) if ids else rng.multinomial(rows, pi)[None]
     reference, place = public(held, ids=ids)
     return Source(reference, clients, clients * each, lambda rng: place(draw(clients, rng)))
 
