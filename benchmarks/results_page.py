@@ -5,6 +5,7 @@ as `24<!-- secure_sum.flower_speedup -->`: `make results` writes it anew, and a 
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,6 +20,38 @@ MARK = re.compile(r"<!-- (\w+): ([\w ]+) -->")
 QUOTE = re.compile(r"(?<![\w.])([\d.,]*\d%?)<!-- (\w+(?:\.\w+)+) -->")
 Tables = dict[str, Callable[[dict[str, Any]], str]]
 SPECIAL: dict[str, Tables] = {"power": POWER, "columns": COLUMNS}
+# As in `series.py`: the weeks in which a drift of so many nats is found, and in how many years.
+SERIES_WEEKS = {0.005: (4, 0.90), 0.05: (1, 0.95)}
+SERIES_ERRORS = {0.0: 0.006, 0.5: 0.014}
+BARS_TABLES = ("bars", "bars of columns")
+# Rows without their repetitions in a column: where in the result they are, and their name.
+DRAWN = {
+    ("columns", "verdicts on columns"): ("cases", {"repetitions": "populations per row"}),
+    ("columns", "shifted cells"): ("cells", {"repetitions": "populations per row"}),
+    ("columns", "columns on raw data"): (
+        "evidently",
+        {"drifted_columns": "drifted columns and", "calm_columns": "without drift per entry"},
+    ),
+    ("power", "false alarms"): ("alarms", {"references": "references per row"}),
+}
+# Bars on a confidence limit: the rows and the rate that it is a limit of.
+LIMITS_OF = {
+    ("power", "false alarms at 1%, a release, upper limit"): ("alarms", "rate"),
+    ("power", "false alarms at 1%, a year, upper limit"): ("series", "false_alarm_per_year"),
+    ("power", "coverage, lower limit"): ("coverage", "rate"),
+    ("columns", "the same, upper limit"): ("cases", "false_alarms"),
+    ("columns", "the same, upper limit, all cases"): ("cases", "false_alarms"),
+    ("series", "false alarms per year, upper 99% limit, at most 2%"): (
+        "alarms",
+        "false_alarm_per_year",
+    ),
+}
+NAMES = {  # of bars whose own name needs the one before
+    "the same, upper limit": "family-wise false alarms, 20 columns, N = 40,295, ε 1, upper limit",
+    "the same, upper limit, all cases": "family-wise false alarms, all cases, upper limit",
+}
+STATES = ("no", "not decided", "yes")
+NOTHING, BLANK = "-", re.compile(r"\| +(?=\|)")  # a cell for which there is nothing
 # Of benchmarks that state no bars themselves: (where, least or most, limit).
 BARS: dict[str, tuple[tuple[str, str, float], ...]] = {
     "secure_sum": (
@@ -43,17 +76,38 @@ def read_results() -> dict[str, dict[str, Any]]:
     return {name: record for name, record in found.items() if "commit" in record}
 
 
-def bars_of(name: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What must hold: its name, what was measured, the limit, and whether it does."""
+def bars_of(name: str, record: dict[str, Any]) -> list[dict[str, Any]]:
+    """What must hold: its name, what was measured, the limit, and its state, worst first."""
+    found = []
+    for bar in _raw_bars(name, record.get("result", {})):
+        value, limit = bar["value"], bar["limit"]
+        numbers = isinstance(value, float) and isinstance(limit, int | float)
+        equal = numbers and math.isclose(value, limit)
+        holds = bar["holds"] or equal  # but for the last digit of a float
+        state = "yes" if holds else "no"
+        if not holds and record["quick"] and _only_few(name, bar, record["result"]):
+            state = "not decided"
+        shown = {"bar": NAMES.get(bar["bar"], bar["bar"]), "measured": _beside(value, limit)}
+        shown |= {"limit": _word(limit), "holds": state}
+        if "measured" in bar:
+            held = bar["measured"] if equal else bar["held"]  # the worst of them is at the limit
+            shown["cases that hold"] = f"{held} of {bar['measured']}"
+        found.append(shown)
+    return sorted(found, key=lambda bar: STATES.index(bar["holds"]))
+
+
+def _raw_bars(name: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     told = result.get("bars", ())
     for each in told if isinstance(told, list) else ():
         value = next((each[k] for k in ("worst", "mae", "value") if k in each), None)
         holds = each["holds"] if "holds" in each else each["held"]
-        yield {"bar": each["bar"], "value": value, "limit": each["limit"], "holds": holds}
+        cases = {k: each[k] for k in ("held", "measured") if "measured" in each}
+        yield {"bar": each["bar"], "value": value, "limit": each["limit"], "holds": holds} | cases
     limits = list(BARS.get(name, ()))
     for bar, each in told.items() if isinstance(told, dict) else ():
         if isinstance(each, bool):
-            yield {"bar": bar, "value": None, "limit": None, "holds": each}
+            value, limit = _of_series(bar, result) if name == "series" else (None, "as named")
+            yield {"bar": bar, "value": value, "limit": limit, "holds": each}
         else:  # the limit of a number
             limits.append((bar, "at most", each))
     for where, side, limit in limits:
@@ -61,6 +115,46 @@ def bars_of(name: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
             holds = value <= limit if side == "at most" else value >= limit
             bar = f"{where.replace('_', ' ')}, {side}"
             yield {"bar": bar, "value": value, "limit": limit, "holds": holds}
+
+
+def _of_series(bar: str, result: dict[str, Any]) -> tuple[float | None, Any]:
+    """The number behind a bar of `series.py`, which keeps only whether it holds; and its limit."""
+    if bar.startswith("false alarms"):
+        return result.get("upper"), 0.02
+    found = re.search(r"[\d.]+", bar)
+    nats = float(found[0]) if found else math.nan
+    if "found in time" in bar and nats in SERIES_WEEKS:
+        weeks, least = SERIES_WEEKS[nats]
+        rows = result.get("delay_weeks", ())
+        shares = [r[f"within_{weeks}"] for r in rows if r["nats"] == nats and r["possible"]]
+        return min(shares, default=None), f"{least:.0%} within {weeks} weeks"
+    errors = [row["mean"] for row in result.get("error_by_week", ()) if row["nats"] == nats]
+    return max(errors, default=None), SERIES_ERRORS.get(nats, "as named")
+
+
+def _only_few(name: str, bar: dict[str, Any], result: dict[str, Any]) -> bool:
+    """Whether the estimate is within the bar, and its confidence limit alone is not."""
+    if (name, bar["bar"]) not in LIMITS_OF:
+        return False
+    where, rate = LIMITS_OF[name, bar["bar"]]
+    rates = [row[rate] for row in result.get(where, ())]
+    if "lower" in bar["bar"]:
+        return bool(rates) and min(rates) >= bar["limit"]
+    return bool(rates) and max(rates) <= bar["limit"]
+
+
+def _beside(value: Any, limit: Any) -> str:
+    """A number with as many digits as tell it from its limit."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "not found"
+    if not isinstance(value, float) or not isinstance(limit, int | float):
+        return _word(value)
+    text = _word(value)
+    for digits in range(4, 16):
+        if value == limit or text != _word(float(limit)):
+            break
+        text = f"{value:,.{digits}g}"
+    return text
 
 
 def page(results: dict[str, dict[str, Any]]) -> str:
@@ -73,76 +167,80 @@ def page(results: dict[str, dict[str, Any]]) -> str:
             return {"bars": _summary, "runs": _runs}[what](results)
         record = results.get(name)
         if record is None or "result" not in record:
-            return f"*Not measured: {record['failed'] if record else 'no run yet.'}*\n"
+            return f"*Not measured: {record['failed'] if record else 'no run yet.'}*"
         return _table_of(name, what, record)
 
-    return MARK.sub(table, words)
+    return MARK.sub(lambda mark: BLANK.sub(f"| {NOTHING} ", table(mark).rstrip("\n")), words)
 
 
 def _table_of(name: str, what: str, record: dict[str, Any]) -> str:
     result, special = record["result"], SPECIAL.get(name, {})
     part = ", a part of it (`--quick`)" if record["quick"] else ""
     seed = f"seed {record['seed']}" if record["seed"] is not None else "times"
-    caption = f"*{seed.capitalize()}{part}:*\n\n"
+    caption = f"*{seed.capitalize()}{part}{_drawn(name, what, result)}:*\n\n"
+    if what in BARS_TABLES:
+        return caption + _rows_table(bars_of(name, record))
     if what in special:
         return caption + special[what](result)
-    if what == "bars":
-        return caption + _bars_table(bars_of(name, result))
     if what == "numbers":
         plain = [(k, v) for k, v in result.items() if isinstance(v, int | float) and k != "seed"]
         return caption + _rows_table([{"number": k.replace("_", " "), "is": v} for k, v in plain])
     return caption + _rows_table(result.get(what, []))
 
 
+def _drawn(name: str, what: str, result: dict[str, Any]) -> str:
+    """How often a table without a column of it was repeated: ", 100 to 200 populations"."""
+    if (name, what) not in DRAWN:
+        return ""
+    where, keys = DRAWN[name, what]
+    words = []
+    for key, word in keys.items():
+        if counts := sorted({row[key] for row in result.get(where, ()) if key in row}):
+            ends = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if len(counts) > 1 else "")
+            words.append(f"{ends} {word}")
+    return "".join(f", {each}" for each in words).replace("and, ", "and ")
+
+
 def _summary(results: dict[str, dict[str, Any]]) -> str:
-    """How many bars of each benchmark hold, and all that do not."""
+    """All bars that do not hold, or are not decided; then how many of each benchmark hold."""
     counted, missed = [], []
     for name, record in results.items():
-        bars = list(bars_of(name, record.get("result", {})))
-        if bars:
-            held = sum(bool(bar["holds"]) for bar in bars)
-            part = "a part" if record["quick"] else "whole"
-            counted.append(
-                {"benchmark": name, "run": part, "bars that hold": f"{held} of {len(bars)}"}
-            )
-        missed += [{"benchmark": name} | bar for bar in bars if not bar["holds"]]
-    text = _rows_table(counted)
+        if bars := bars_of(name, record):
+            states = [bar["holds"] for bar in bars]
+            run = {"benchmark": name, "run": "a part" if record["quick"] else "whole"}
+            kinds = {"hold": "yes", "do not hold": "no", "not decided": "not decided"}
+            counted.append(run | {kind: states.count(state) for kind, state in kinds.items()})
+        missed += [run | bar for bar in bars if bar["holds"] != "yes"]
+    texts = []
+    for words, state in (("These do not hold:", "no"), ("These are not decided:", "not decided")):
+        if rows := [bar for bar in missed if bar["holds"] == state]:
+            keys = ("benchmark", "run", "bar", "measured", "limit")
+            texts.append(words + "\n\n" + _rows_table([{k: bar[k] for k in keys} for bar in rows]))
+    if not missed:
+        texts.append("All bars that were measured hold.\n")
+    texts.append("How many bars of each benchmark hold:\n\n" + _rows_table(counted))
     named = dict.fromkeys(mark[1] for mark in MARK.finditer(ABOUT.read_text()) if mark[1] != "all")
     if left := [name for name in named if "result" not in results.get(name, {})]:
-        text += f"\nNot measured: {', '.join(left)}.\n"
-    if not missed:
-        return text + "\nAll bars that were measured hold.\n"
-    for bar in missed:
-        bar.pop("holds")
-    return text + "\nThese do not hold:\n\n" + _rows_table(missed)
+        texts.append(f"Not measured: {', '.join(left)}.\n")
+    return "\n".join(texts)
 
 
 def _runs(results: dict[str, dict[str, Any]]) -> str:
+    """Commits are in results/ only: those that a history no longer has tell a reader nothing."""
     return _rows_table(
         [
             {
                 "command": f"`{record['command']}`" if "command" in record else f"`{name}`",
-                "seconds": record.get("seconds"),
-                "commit": record["commit"][:10] + record["commit"][40:],
+                "seconds": record.get("seconds", "stopped"),
+                "day": record.get("at", "unknown")[:10],
+                "code": "with changes that are in no commit"
+                if record["commit"].endswith("+")
+                else "as in a commit",
                 "Python, NumPy": f"{record['versions']['python']}, {record['versions']['numpy']}",
                 "processor": record["processor"],
-                "": f"failed: {record['failed']}" if "failed" in record else "",
+                "outcome": f"failed: {record['failed']}" if "failed" in record else "measured",
             }
             for name, record in results.items()
-        ]
-    )
-
-
-def _bars_table(bars: Iterable[dict[str, Any]]) -> str:
-    return _rows_table(
-        [
-            {
-                "bar": bar["bar"],
-                "measured": bar["value"],
-                "limit": bar["limit"],
-                "holds": "yes" if bar["holds"] else "**no**",
-            }
-            for bar in bars
         ]
     )
 
@@ -169,11 +267,13 @@ def _line(words: Iterable[str]) -> str:
 def _word(value: Any) -> str:
     match value:
         case None:
-            return ""
+            return NOTHING
         case bool():
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
+        case float() if math.isinf(value):
+            return "not found"
         case float():
             return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     return str(value).replace("|", "\\|")
