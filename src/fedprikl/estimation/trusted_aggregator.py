@@ -33,6 +33,7 @@ from fedprikl.privacy import (
     Numbers,
     PrivacyStatement,
 )
+from fedprikl.reference import QueryPoints
 
 TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
 REPETITIONS = 8  # draws of the noise for each simulated population
@@ -204,7 +205,7 @@ def adaptive_statistic(asked: AskedNumber, value: float, epsilon: float) -> Stat
         return np.asarray(gaps + (1 - skew_of(score)) * outside / total)[:, None]
 
     def noise(rng: np.random.Generator, counts: Ints) -> Floats:
-        some = _dealt(terms, counts[:LAWS])
+        some = _dealt(points, terms, records, counts[:LAWS])
         laws = adaptive_laws(points, records, score, epsilon, asked.contribution, some)
         return draw_adaptive(laws, rng, (len(counts), REPETITIONS))
 
@@ -221,11 +222,18 @@ def adaptive_statistic(asked: AskedNumber, value: float, epsilon: float) -> Stat
     )
 
 
-def _dealt(terms: Terms, counts: Ints) -> Ints:
-    """Counts of terms dealt evenly to their points: pooled, they are the same again."""
+def _dealt(points: QueryPoints, terms: Terms, records: Ints, counts: Ints) -> Ints:
+    """Counts of terms dealt evenly to their points: pooled, they are about the same again.
+
+    A batch may have more of the cells that only it was asked about than others have: then it gets
+    less of each, so that its records suffice.
+    """
     asked = np.bincount(terms.of_point)
     order = np.argsort(terms.of_point, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order)) - np.repeat(np.cumsum(asked) - asked, asked)
     of, number = counts[:, terms.of_point], asked[terms.of_point]
-    return np.asarray(of // number + (place < of % number))
+    dealt = of // number + (place < of % number)
+    asked_of = points.batch[:, None] == np.arange(points.batches)
+    kept = np.minimum(records / np.maximum(dealt @ asked_of, 1), 1.0)
+    return np.asarray(np.floor(dealt * kept[:, points.batch] + 1e-9), dtype=np.int64)
