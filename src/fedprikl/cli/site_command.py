@@ -333,7 +333,8 @@ def requests(
         return
     for each in found:
         _describe(log, each)
-    say(f"{len(found)} requests" if found else "nothing waits for a yes")
+    many = "1 request" if len(found) == 1 else f"{len(found)} requests"
+    say(many if found else "nothing waits for a yes")
 
 
 @commands.command("approve")
@@ -373,6 +374,8 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
 
     Example: `fedprikl site log --folder site`
     """
+    from fedprikl.deployment.site_log import how_often
+
     home = _home(folder)
     log, at = _log(home), now()
     entries, book = log.entries(), log.read()
@@ -390,7 +393,7 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
             told.append((each.decided_at, f"{each.by} {verb} {words}"))
     for when, words in sorted(told):
         say(f"{when[:16]} {words}")
-    say(f"counts left {len(book.sent)} times")
+    say(f"counts left {how_often(len(book.sent))}")
     if spent is not None:
         say(f"the releases of the last 365 days cost a record epsilon {spent:.4g} at most")
 

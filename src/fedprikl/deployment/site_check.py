@@ -13,7 +13,7 @@ from pathlib import Path
 from fedprikl.checks import check_instant
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.deployment.settings import Home, is_joined
-from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.site_log import SiteLog, how_often
 from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.deployment.tls import (
     CLOCKS,
@@ -115,7 +115,8 @@ def _data(site: CheckedSite) -> Iterator[str]:
     files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
     for fingerprint, reference in _distinct(site.home).items():
         FileRecords(files, CsvFormat()).open(CellReader(reference))
-        yield f"{len(files)} files have the columns of the reference {fingerprint[:16]}"
+        many = "1 file has" if len(files) == 1 else f"{len(files)} files have"
+        yield f"{many} the columns of the reference {fingerprint[:16]}"
 
 
 def _node_key(site: CheckedSite) -> Iterator[str]:
@@ -161,7 +162,7 @@ def _relay(site: CheckedSite, *, at: str) -> Iterator[str]:
 def _memory(site: CheckedSite) -> Iterator[str]:
     memory = SiteMemory(site.home.memory, site.data)
     sent = SiteLog(site.home.log, memory.log_head()).read().sent
-    yield f"whole; counts left {len(sent)} times so far"
+    yield f"whole; counts left {how_often(len(sent))} so far"
 
 
 def _disk(home: Home) -> Iterator[str]:
@@ -239,7 +240,21 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if policy.limits.require_roster and not plan.roster:
         raise PolicyRefusal("the plan names no roster, and this client insists on one")
     _check_budget(home, signed)
+    (counted, own), releases = (
+        SiteMemory(home.memory, site.data).counted(signed),
+        plan.budget.releases,
+    )
+    if own >= releases:
+        yield f"{_counted(own, releases, 'releases')}: it is not answered any more"
+        return
+    most = policy.limits.most_counts
+    if counted >= most:
+        raise PolicyRefusal(f"{_counted(counted, most, 'most-counts')}: it would be refused")
     yield f"would be answered{_waits(policy)}"
+
+
+def _counted(times: int, most: int, by: str) -> str:
+    return f"its records were counted {times} of {most} times ({by})"
 
 
 def _check_budget(home: Home, signed: SignedPlan) -> None:
