@@ -1,5 +1,6 @@
 """`fedprikl federation`: what is said and refused before anything runs."""
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,22 @@ def test_start_runs_the_same_check_as_site_check(
     assert "superlink" not in site
     said(*START, "records.csv")
     assert site["superlink"] == "127.0.0.1:9443"
+
+
+def test_a_site_says_how_its_csv_files_are_written_and_is_told_the_whole_line(
+    site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.csv").write_text(Path("records.csv").read_text().replace(",", ";"))
+    assert "--separator" in fails(monkeypatch, capsys, *START, "own.csv")
+    more = ("--separator", ";", "--encoding", "cp1252", "--health-port", "8499")
+    line = shlex.join(["federation", "start", "kit.json", "--data", "own.csv"])
+    shown = said(*START, "own.csv", *more, "--check")
+    assert f"fedprikl {line} --folder aachen-site --separator ';'" in shown
+    assert "--encoding cp1252 --health-port 8499" in shown
+    said(*START, "own.csv", *more)
+    assert (site["separator"], site["encoding"], site["health_port"]) == (";", "cp1252", 8499)
+    check = ("site", "check", "--folder", "aachen-site", "--data", "own.csv")
+    assert "nothing is wrong" in said(*check, "--separator", ";")
 
 
 @pytest.mark.usefixtures("site")

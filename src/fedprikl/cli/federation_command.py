@@ -16,11 +16,13 @@ import typer
 
 from fedprikl.cli.console import notes, print_json, say, show_table, shown
 from fedprikl.cli.options import (
+    CsvOptions,
     Force,
     Json,
     SiteData,
     TableName,
     check_outputs,
+    grouped,
     load_reference,
 )
 from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
@@ -280,9 +282,11 @@ def kit(
 
 
 @commands.command("start")
+@grouped
 def start(
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
     data: SiteData,
+    csv_options: CsvOptions,
     table: TableName = "",
     folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
     check_only: Annotated[
@@ -300,13 +304,26 @@ def start(
     provisioning.load_membership(folder)
     with held(folder, "site"):  # a site that runs would have half of two kits
         own = provisioning.unpack(kit_file, folder)
-    check_before_start(data, table, folder)
+    check_before_start(data, table, folder, csv_options.format)
     if check_only:
-        say(f"the site can be started: fedprikl federation start {kit_file} --data {data}")
+        given = {
+            "--data": data,
+            "--table": table,
+            "--folder": "" if folder == Path("site") else str(folder),
+            "--separator": "" if csv_options.separator == "," else csv_options.separator,
+            "--encoding": "" if csv_options.encoding == "utf-8" else csv_options.encoding,
+            "--health-port": "" if health_port == 8470 else str(health_port),
+            "--log-format": "" if log_format == "text" else log_format,
+        }
+        words = [each for name, text in given.items() if text for each in (name, text)]
+        line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
+        say(f"the site can be started: {line}")
         return
     run(
         data=data,
         table=table,
+        separator=csv_options.separator,
+        encoding=csv_options.encoding,
         superlink=own.relay,
         folder=folder,
         health_port=health_port,

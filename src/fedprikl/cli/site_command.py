@@ -12,11 +12,13 @@ import typer
 
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import (
+    CsvOptions,
     Force,
     Json,
     SiteData,
     TableName,
     check_outputs,
+    grouped,
     load_reference,
 )
 from fedprikl.cli.running import (
@@ -42,7 +44,7 @@ from fedprikl.deployment.settings import (
 )
 from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError
-from fedprikl.records import Place, place_of
+from fedprikl.records import CsvFormat, Place, place_of
 from fedprikl.store import replace_file
 
 if TYPE_CHECKING:
@@ -160,8 +162,10 @@ def _is_of_a_site(home: Home) -> bool:
 
 
 @commands.command("run")
+@grouped
 def run(
     data: SiteData,
+    csv_options: CsvOptions,
     superlink: Relay = "",
     table: TableName = "",
     folder: Folder = None,
@@ -196,7 +200,7 @@ def run(
     if reference is not None or not start.home.reference_files():
         load_reference(start.home.reference)
     config = {
-        **data_settings(place),
+        **data_settings(place, csv_options.format),
         "policy": str(start.home.policy.resolve()),
         "reference": str(start.home.reference.resolve()),
     }
@@ -254,8 +258,10 @@ def policy(
 
 
 @commands.command("check")
+@grouped
 def check(
     data: SiteData,
+    csv_options: CsvOptions,
     superlink: Relay = "",
     table: TableName = "",
     folder: Folder = None,
@@ -273,7 +279,7 @@ def check(
     Example: `fedprikl site check --folder site --data records.csv`
     """
     start = _Start.of(superlink, folder, policy, reference, node_key, root_certificates)
-    found = _findings(start, data, table)
+    found = _findings(start, data, table, csv_options.format)
     wrong = [each for each in found if each.wrong]
     if json:
         print_json({"well": not wrong, "findings": [to_plain(each) for each in found]})
@@ -286,7 +292,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _findings(start: _Start, data: str, table: str) -> "list[Finding]":
+def _findings(start: _Start, data: str, table: str, form: CsvFormat) -> "list[Finding]":
     from fedprikl.deployment.site_check import CheckedSite, check_site
 
     checked = CheckedSite(
@@ -296,13 +302,14 @@ def _findings(start: _Start, data: str, table: str) -> "list[Finding]":
         roots=start.roots,
         node_key=start.node_key,
         check_node_key=check_node_key,
+        form=form,
     )
     return check_site(checked, at=now())
 
 
-def check_before_start(data: str, table: str, folder: Path) -> None:
+def check_before_start(data: str, table: str, folder: Path, form: CsvFormat) -> None:
     """Says what `site check` finds wrong; refuses to start where no round could be answered."""
-    found = _findings(_Start.of("", folder, None, None, None, None), data, table)
+    found = _findings(_Start.of("", folder, None, None, None, None), data, table, form)
     wrong = [each for each in found if each.wrong]
     for each in wrong:
         say(f"WRONG {each.what}: {each.words}", console=notes)

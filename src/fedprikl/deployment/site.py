@@ -281,12 +281,12 @@ def _open_session(
     """
     plan = invitation.signed.plan
     draw, when = draw_of(plan), plan.when
-    data, drawn = settings.data, draw is not None
+    data, form, drawn = settings.data, settings.form, draw is not None
     check_once([data], by_name=when.kind == "series" and not when.time_column)
     if when.kind == "once" or invitation.period is None:
-        records = open_records(data, drawn=drawn)
+        records = open_records(data, format=form, drawn=drawn)
     else:
-        records = records_of_period(when, invitation.period, data, drawn=drawn)
+        records = records_of_period(when, invitation.period, data, form, drawn=drawn)
     found = records.count(reference, draw)
     roster, identity = credentials(plan, settings)
     client = Client(

@@ -5,7 +5,7 @@ Reads no record: the files of the records are opened, and their columns compared
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,7 @@ class CheckedSite:
     roots: Path | None
     node_key: Path
     check_node_key: Callable[[Path], None]
+    form: CsvFormat = field(default_factory=CsvFormat)  # of its CSV files
 
 
 def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
@@ -114,7 +115,7 @@ def _data(site: CheckedSite) -> Iterator[str]:
     )
     files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
     for fingerprint, reference in _distinct(site.home).items():
-        FileRecords(files, CsvFormat()).open(CellReader(reference))
+        FileRecords(files, site.form).open(CellReader(reference))
         many = "1 file has" if len(files) == 1 else f"{len(files)} files have"
         yield f"{many} the columns of the reference {fingerprint[:16]}"
 
@@ -240,12 +241,10 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if policy.limits.require_roster and not plan.roster:
         raise PolicyRefusal("the plan names no roster, and this client insists on one")
     _check_budget(home, signed)
-    (counted, own), releases = (
-        SiteMemory(home.memory, site.data).counted(signed),
-        plan.budget.releases,
-    )
-    if own >= releases:
-        yield f"{_counted(own, releases, 'releases')}: it is not answered any more"
+    counted, under = SiteMemory(home.memory, site.data).counted(signed)
+    if under >= plan.budget.releases:
+        words = _counted(under, plan.budget.releases, "releases")
+        yield f"{words}: it is not answered any more"
         return
     most = policy.limits.most_counts
     if counted >= most:
