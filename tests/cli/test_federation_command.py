@@ -96,15 +96,31 @@ def test_after_a_kit_comes_a_question_and_after_a_removal_a_new_plan(
     assert "federation start kit.json --data" in shown
     assert "federation ask" in shown
     assert "federation ask" in said("federation", "status", "hospitals")
+    assert "most-counts" not in said("federation", "status", "hospitals")
     said("federation", "invite", "hospitals", "delft")
     said("federation", "join", "delft.invite", "--folder", "delft-site")
     said("federation", "admit", "hospitals", "delft.join", "--yes")
     shown = said("federation", "remove", "hospitals", "cork")
     assert "-o plan.json --force" in shown
+    assert "--population sites --epsilon 1 --roster" in shown
+    assert "cork was removed before" in said("federation", "remove", "hospitals", "cork")
     assert "federation kit" in shown
     error = fails(monkeypatch, capsys, "federation", "ask", "hospitals")
     assert "Sites were admitted or removed since" in error
     assert "--roster out" not in error
+
+
+def test_status_says_when_a_plan_is_released_and_shows_the_line_of_the_next(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert admitted.is_dir()
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    monkeypatch.setattr(federation_command, "_times_released", lambda *_: 1)
+    shown = said("federation", "status", "hospitals")
+    assert "is released, as often as it allows" in shown
+    assert "federation ask" not in shown
+    assert "fedprikl plan" in shown
 
 
 def test_a_series_is_asked_by_monitor_and_one_release_by_ask(

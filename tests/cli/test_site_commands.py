@@ -246,6 +246,13 @@ def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -
     assert document["spent_in_a_year"] == pytest.approx(1.0, rel=1e-6)
     sent = document["entries"][-1]
     assert (sent["organiser"], sent["epsilon"], sent["views"]) == ("small world", 1, ["the whole"])
+    write_plan(site, "second.json", epsilon=0.5)
+    with pytest.raises(PolicyRefusal, match="waits"):
+        log.check(asked(site, "second.json"), policy, at=now())
+    again = runner.invoke(app, ["site", "requests", "--folder", "site"]).stdout
+    assert "these records were counted once already" in again
+    assert "with this release, those of 365 days cost a record epsilon 1.5" in again
+    assert "already" not in shown
     denied = runner.invoke(app, ["site", "deny", "1", "--folder", "site", "--yes"])
     assert "denied" in denied.stdout
     with pytest.raises(PolicyRefusal, match="said no"):

@@ -332,14 +332,15 @@ def requests(
 
     Example: `fedprikl site requests --folder site`
     """
-    log = _log(_home(folder))
+    home = _home(folder)
+    log = _log(home)
     known = log.read().requests.values()
     found = [each for each in known if everything or each.state == "waiting"]
     if json:
         print_json({"requests": [to_plain(each) for each in found]})
         return
     for each in found:
-        _describe(log, each)
+        _describe(log, each, home)
     many = "1 request" if len(found) == 1 else f"{len(found)} requests"
     say(many if found else "nothing waits for a yes")
 
@@ -427,7 +428,7 @@ def _log(home: Home) -> Any:
     return SiteLog(home.log, SiteMemory(home.memory, home.folder).log_head())
 
 
-def _describe(log: Any, request: Any) -> None:
+def _describe(log: Any, request: Any, home: Home) -> None:
     from fedprikl.deployment.site_log import plan_in_words
 
     signed = log.plan_of(request.document)
@@ -437,15 +438,36 @@ def _describe(log: Any, request: Any) -> None:
         f"request {request.number}, {request.state}: {request.organiser} "
         f"({request.key[:16]}) asked at {request.at[:16]} for {scope}, plan {request.plan[:16]}"
     )
-    for line in lines:
+    for line in [*lines, *_counted_before(log, signed, request.period, home)]:
         say(f"  {line}")
 
 
+def _counted_before(log: Any, signed: Any, period: int | None, home: Home) -> list[str]:
+    """That these records were counted already, and what one more count makes of the year."""
+    from fedprikl.deployment.site_log import how_often
+
+    if signed.plan.is_series and period is None:  # its periods count other records
+        return []
+    policy = load_policy(home.policy) if home.policy.exists() else None
+    times, total = log.before(signed, period, policy, at=now())
+    if not times:
+        return []
+    lines = [f"before: these records were counted {how_often(times)} already"]
+    if policy is not None:
+        limit = policy.epsilon_per_year
+        allowed = "" if limit is None else f"; the policy allows {limit:g}"
+        lines.append(
+            f"with this release, those of 365 days cost a record epsilon {total:.4g}{allowed}"
+        )
+    return lines
+
+
 def _decide(number: int, folder: Path | None, *, yes: bool, sure: bool) -> None:
-    log = _log(_home(folder))
+    home = _home(folder)
+    log = _log(home)
     known = log.read().requests.get(number)
     if known is not None:
-        _describe(log, known)
+        _describe(log, known, home)
     if known is not None and not sure and not typer.confirm("Take part?"):
         raise InvalidInputError("Nothing was changed.")
     decided = log.decide(number, yes=yes, by=getpass.getuser(), at=now())

@@ -225,6 +225,21 @@ class SiteLog:
         with self._open() as store, store.reading():
             return _total(store, self._replayed(store).since(at), (), policy)
 
+    def before(
+        self, signed: SignedPlan, period: int | None, policy: SitePolicy | None, *, at: str
+    ) -> tuple[int, float]:
+        """How often counts of these records left, and what a year costs one after this round.
+
+        The cost is not a number where the policy is unknown.
+        """
+        times = signed.plan.charged_times(period)
+        with self._open(create=False) as store, store.reading():
+            book = self._replayed(store)
+            left = [e for e in book.sent if times is None or times.overlaps(e.times)]
+            if policy is None:
+                return len(left), math.nan
+            return len(left), _total(store, book.since(at), [(signed.plan, times)], policy)
+
     def _note(
         self, store: Store, signed: SignedPlan, period: int | None, policy: SitePolicy, at: str
     ) -> Request:
