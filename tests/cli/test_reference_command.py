@@ -260,3 +260,13 @@ def test_very_many_categories_are_noted_also_beside_clients(tmp_path: Path) -> N
     notes = [each for each in json.loads(result.stdout)["notes"] if "categories, with" in each]
     (found,) = notes
     assert "'code' has 250 categories, with 4 records each" in found
+
+
+def test_the_correlation_says_of_what_it_is_and_names_the_column_with_the_largest(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "census.csv"
+    lines = [f"c{n % 40},{n % 40 % 2},{n // 40 % 5}" for n in range(1000)]
+    path.write_text("\n".join(["who,home,day", *lines]))
+    shown = run(path, "-o", tmp_path / "ref.json", "--client-column", "who").stdout
+    assert "in the cells, and largest in column 'home': 1.000" in " ".join(shown.split())

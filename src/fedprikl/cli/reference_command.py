@@ -253,7 +253,7 @@ def _cautions(reference: Reference) -> list[str]:
         return [
             f"There are {cells:,} cells for {records:,} records, so most cells hold too few of "
             f"them. The cells combine {sizes}: compare fewer columns with --columns, or use "
-            "fewer --bins."
+            "fewer --bins. Or compare each column by itself (--columns-only)."
         ]
     return []
 
@@ -322,12 +322,27 @@ def _print_tables(document: dict[str, Any]) -> None:
         show(shown(f"pairs: {', '.join(pairs)}"))
     if (found := document["correlation"]) is not None:
         show(
-            f"{found['clients']:,} clients; the correlation of one client's records is "
-            f"{found['icc']:.3f}. Thresholds come from the records of {found['kept']:,} of them"
+            shown(
+                f"{found['clients']:,} clients; the correlation of one client's records is "
+                f"{_correlations(document)}. Thresholds come from the records of "
+                f"{found['kept']:,} of them"
+            )
         )
     if document["periods"] is not None:
         show(f"{document['periods']:,} periods; how much they differ is ordinary in a series")
     say(f"reference: {document['reference']}")
+
+
+def _correlations(document: dict[str, Any]) -> str:
+    """That of the cells that combine all columns, and the largest of a column."""
+    parts = [f"{document['correlation']['icc']:.3f} in the cells"] if document["joint"] else []
+    views = [
+        each for each in document["views"] if each["icc"] is not None and not each["columns"][1:]
+    ]
+    if views:
+        most = max(views, key=lambda each: float(each["icc"]))
+        parts.append(f"largest in column {most['columns'][0]!r}: {most['icc']:.3f}")
+    return ", and ".join(parts) or f"{document['correlation']['icc']:.3f}"
 
 
 def _print_cells(document: dict[str, Any]) -> None:
