@@ -23,7 +23,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from fedprikl.deployment.settings import NodeSettings, now
-from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.site_log import WAITS, SiteLog
 from fedprikl.deployment.site_memory import SiteMemory, check_newest
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.monitoring.counted_records import records_of_period
@@ -327,5 +327,6 @@ def _digest(step: Step, asked: Envelope) -> bytes:
 
 
 def _refuse(asked: Envelope, reason: str) -> Envelope:
-    log.error("fedprikl takes no part: %s", reason)
+    level = logging.INFO if reason == WAITS else logging.ERROR  # a person's turn is no error
+    log.log(level, "fedprikl takes no part: %s", reason)
     return Envelope(asked.round_id, refusal=reason)
