@@ -2,7 +2,7 @@
 
 import json
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -171,7 +171,12 @@ def test_where_the_whole_finds_never_the_way_out_is_named(
 def test_who_plans_sees_that_it_goes_on(planned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned
     seen: list[str] = []
-    monkeypatch.setattr(notes, "status", lambda text: nullcontext(seen.append(text)))
+
+    def status(text: str) -> AbstractContextManager[None]:
+        seen.append(text)
+        return nullcontext()
+
+    monkeypatch.setattr(notes, "status", status)
     call(*PLAN, "--force")
     assert [text.split(":")[0] for text in seen] == [
         "simulating plans",

@@ -218,7 +218,7 @@ def admit(
         raise InvalidInputError("Nothing was changed. Compare them first.")
     changed.save()
     _tell_relay(changed, [site for site, _ in found])
-    say(f"{len(changed.admitted)} sites are admitted. next:\n  {_next(changed)}")
+    say(f"{_admitted(changed)}. next:\n  {_next(changed)}")
 
 
 @commands.command("remove")
@@ -256,7 +256,7 @@ def status(folder: Folder, json: Json = False) -> None:
         sites = [dict(zip(names, row, strict=True)) for row in rows]
         print_json({"name": known.name, "relay": known.relay, "sites": sites})
         return
-    say(f"{known.name}, relay {known.relay}: {len(known.admitted)} sites are admitted")
+    say(f"{known.name}, relay {known.relay}: {_admitted(known)}")
     head = ("site", "state", "invitation expires", "fingerprint")
     show_table(head, [[shown(cell) for cell in row] for row in rows])
     say(f"{_released(known)}next:\n  {_next(known)}")
@@ -470,6 +470,11 @@ def _say_refusals(known: Federation, *, since: float) -> None:
     found = [path for path in known.home.refusals.glob("*.json") if path.stat().st_mtime >= since]
     for path in found:
         say(f"why sites took no part, for you alone: {path}", console=notes)
+
+
+def _admitted(known: Federation) -> str:
+    many = len(known.admitted)
+    return "1 site is admitted" if many == 1 else f"{many} sites are admitted"
 
 
 def _fingerprint(known: Federation, site: Site) -> str:
