@@ -176,7 +176,7 @@ class When:
                 f"{days:g} days are beyond the calendar. Use fewer (--valid-days)."
             ) from None
         if end <= begin:
-            advice = "Give more --valid-days, from now"
+            advice = "Give a later --valid-days, counted from now"
             if until is not None:
                 advice = "Give a later --valid-until, or the days from now: --valid-days"
             raise InvalidInputError(f"The plan would have expired already. {advice}.")
