@@ -96,7 +96,7 @@ def test_a_round_is_followed_verified_and_written(
     assert result.exit_code == 0, result.output
     assert "[fedprikl] input: 8 of 9 answered" in result.stderr
     assert "Loading" not in result.stderr
-    assert "with the key you gave" in result.stdout
+    assert "with the aggregator's key" in result.stdout
     asked = SignedPlan.load("plan.json").plan.fingerprint  # whatever its file is called there
     assert (seen["superlink"], seen["plan"], seen["clients"]) == ("mine", asked, 9)
     assert Path("release.json").exists()

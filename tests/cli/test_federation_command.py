@@ -1,5 +1,6 @@
 """`fedprikl federation`: what is said and refused before anything runs."""
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -95,15 +96,31 @@ def test_after_a_kit_comes_a_question_and_after_a_removal_a_new_plan(
     assert "federation start kit.json --data" in shown
     assert "federation ask" in shown
     assert "federation ask" in said("federation", "status", "hospitals")
+    assert "most-counts" not in said("federation", "status", "hospitals")
     said("federation", "invite", "hospitals", "delft")
     said("federation", "join", "delft.invite", "--folder", "delft-site")
     said("federation", "admit", "hospitals", "delft.join", "--yes")
     shown = said("federation", "remove", "hospitals", "cork")
     assert "-o plan.json --force" in shown
+    assert "--population sites --epsilon 1 --roster" in shown
+    assert "cork was removed before" in said("federation", "remove", "hospitals", "cork")
     assert "federation kit" in shown
     error = fails(monkeypatch, capsys, "federation", "ask", "hospitals")
     assert "Sites were admitted or removed since" in error
     assert "--roster out" not in error
+
+
+def test_status_says_when_a_plan_is_released_and_shows_the_line_of_the_next(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert admitted.is_dir()
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    monkeypatch.setattr(federation_command, "_times_released", lambda *_: 1)
+    shown = said("federation", "status", "hospitals")
+    assert "is released, as often as it allows" in shown
+    assert "federation ask" not in shown
+    assert "fedprikl plan" in shown
 
 
 def test_a_series_is_asked_by_monitor_and_one_release_by_ask(
@@ -142,6 +159,22 @@ def test_start_runs_the_same_check_as_site_check(
     assert "superlink" not in site
     said(*START, "records.csv")
     assert site["superlink"] == "127.0.0.1:9443"
+
+
+def test_a_site_says_how_its_csv_files_are_written_and_is_told_the_whole_line(
+    site: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.csv").write_text(Path("records.csv").read_text().replace(",", ";"))
+    assert "--separator" in fails(monkeypatch, capsys, *START, "own.csv")
+    more = ("--separator", ";", "--encoding", "cp1252", "--health-port", "8499")
+    line = shlex.join(["federation", "start", "kit.json", "--data", "own.csv"])
+    shown = said(*START, "own.csv", *more, "--check")
+    assert f"fedprikl {line} --folder aachen-site --separator ';'" in shown
+    assert "--encoding cp1252 --health-port 8499" in shown
+    said(*START, "own.csv", *more)
+    assert (site["separator"], site["encoding"], site["health_port"]) == (";", "cp1252", 8499)
+    check = ("site", "check", "--folder", "aachen-site", "--data", "own.csv")
+    assert "nothing is wrong" in said(*check, "--separator", ";")
 
 
 @pytest.mark.usefixtures("site")

@@ -36,6 +36,7 @@ def test_set_show_spend_show(file: Path) -> None:
     shown = run(file, "--population", "phones", "--set-epsilon", "1")
     assert "phones: spent epsilon 0 of 1 (delta 1e-06), 1 is left." in shown
     assert "One more release fits with epsilon up to 1 (Laplace) or 1 (Gaussian)." in shown
+    assert "more than what is left" not in shown
     with Ledger.open(file) as ledger:
         noise = calibrate(Numbers(0.1), epsilon=0.25, law="laplace")
         reserved = ledger.reserve("phones", noise, round_id="w1", at=AT, note="[bold]")
@@ -128,3 +129,13 @@ def test_errors_are_sentences_without_traceback(
     assert words in streams.err
     assert "Traceback" not in streams.err
     assert streams.out == ""
+
+
+def test_a_release_that_costs_more_alone_than_is_left_is_explained(file: Path) -> None:
+    run(file, "--population", "phones", "--set-epsilon", "2", "--set-delta", "1e-5")
+    with Ledger.open(file) as ledger:
+        noise = calibrate(Numbers(0.1), epsilon=1.0, delta=1e-6, law="gaussian")
+        for name in ("w1", "w2"):
+            ledger.reserve("phones", noise, round_id=name, at=AT)
+    shown = run(file)
+    assert "(more than what is left, because costs of several releases add up to less)" in shown

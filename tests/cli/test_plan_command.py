@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli.plan_command import _column_words, _print_reasons, _size
+from fedprikl.cli.console import notes
+from fedprikl.cli.plan_command import _column_words, _print_reasons, _print_smallest, _size
 from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.checking import check_valid, now
@@ -138,3 +140,45 @@ def test_every_plan_is_refused_in_words_or_shown(planned: Path) -> None:
             refused += 1
     assert accepted > 30
     assert refused > 300
+
+
+def test_a_series_of_the_past_stays_valid_for_a_month_and_shows_its_last_day(planned: Path) -> None:
+    assert planned
+    past = ("--every", "month", "--first", "2025-01-01", "--until", "2025-03-31")
+    shown = call(*PLAN, "--force", *past, "--time-column", "day").stdout
+    assert "from 2025-01-01 to 2025-03-31" in " ".join(shown.split())
+    validity = SignedPlan.load("plan.json").plan.validity
+    assert validity.length == timedelta(days=30)
+
+
+def test_where_the_whole_finds_never_the_way_out_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = SimpleNamespace(
+        verdict=SimpleNamespace(design_effect=None, false_alarm=0.01),
+        false_alarm_of_each=0.01,
+        is_series=False,
+        columns=("age",),
+    )
+    planned: Any = SimpleNamespace(plan=plan, smallest_drifts={"smooth": None})
+    _print_smallest(planned, "nats")
+    assert "--ask columns" in " ".join(capsys.readouterr().out.split())
+    plan.columns = ()
+    _print_smallest(planned, "nats")
+    assert "--ask columns" not in capsys.readouterr().out
+
+
+def test_who_plans_sees_that_it_goes_on(planned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned
+    seen: list[str] = []
+
+    def status(text: str) -> AbstractContextManager[None]:
+        seen.append(text)
+        return nullcontext()
+
+    monkeypatch.setattr(notes, "status", status)
+    call(*PLAN, "--force")
+    assert [text.split(":")[0] for text in seen] == [
+        "simulating plans",
+        "simulating what the plan can find",
+    ]

@@ -235,3 +235,38 @@ def test_names_in_public_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
     for said in (result.stdout, planned.stdout):
         assert "\033" not in said
         assert "\ufffd" in said
+
+
+def test_numbers_with_decimal_commas_are_noted(tmp_path: Path) -> None:
+    """They are categories, thousands of them; those written with a point are numbers."""
+    path = tmp_path / "census.csv"
+    lines = [f"{n / 8:.2f};{n}".replace(".", ",") for n in range(400)]
+    path.write_text("\n".join(["weight;count", *lines]))
+    result = run(path, "-o", tmp_path / "ref.json", "--separator", ";", "--json")
+    notes = json.loads(result.stdout)["notes"]
+    (found,) = (note for note in notes if "decimal commas" in note)
+    assert "'weight'" in found
+    assert "Write them with a point" in found
+    path.write_text(path.read_text().replace(",", "."))
+    result = run(path, "-o", tmp_path / "ref.json", "--separator", ";", "--json", "--force")
+    assert "decimal commas" not in result.stdout
+
+
+def test_very_many_categories_are_noted_also_beside_clients(tmp_path: Path) -> None:
+    path = tmp_path / "census.csv"
+    lines = [f"c{n % 40},k{n % 250},z{n % 7}" for n in range(1000)]
+    path.write_text("\n".join(["who,code,zone", *lines]))
+    result = run(path, "-o", tmp_path / "ref.json", "--client-column", "who", "--json")
+    notes = [each for each in json.loads(result.stdout)["notes"] if "categories, with" in each]
+    (found,) = notes
+    assert "'code' has 250 categories, with 4 records each" in found
+
+
+def test_the_correlation_says_of_what_it_is_and_names_the_column_with_the_largest(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "census.csv"
+    lines = [f"c{n % 40},{n % 40 % 2},{n // 40 % 5}" for n in range(1000)]
+    path.write_text("\n".join(["who,home,day", *lines]))
+    shown = run(path, "-o", tmp_path / "ref.json", "--client-column", "who").stdout
+    assert "in the cells, and largest in column 'home': 1.000" in " ".join(shown.split())

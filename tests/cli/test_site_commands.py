@@ -1,6 +1,7 @@
 """`fedprikl site policy`, `check`, `requests`, `approve`, `deny` and `log`."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fedprikl.deployment import site_check
 from fedprikl.deployment.policy import load_policy
 from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.deployment.tls import first_end, write_certificates, write_node_key
 from fedprikl.errors import PolicyRefusal
 from fedprikl.protocol import Invitation, Roster, Server, SignedPlan, SigningKey
@@ -180,6 +182,31 @@ def test_a_plan_that_was_counted_may_expire_and_a_kit_that_was_not_may_not(site:
     assert plans() == [(False, "it has expired: it is not answered any more")]
 
 
+def test_a_plan_that_would_be_refused_for_counts_is_not_called_answered(site: Path) -> None:
+    """Its own releases are used up: that is how it ends. A further plan is against most-counts."""
+    own = SignedPlan.load(site / "plan.json").plan.fingerprint[:16]
+    write_plan(site, "second.json", epsilon=0.9)
+    second = SignedPlan.load(site / "second.json").plan.fingerprint[:16]
+    memory, invitation = SiteMemory(site / "site.db", site.parent / "records.csv"), asked(site)
+    memory.begin(invitation, most_counts=1, at=now())
+    assert check()[2] == {}
+    log, policy = (
+        SiteLog(site / "log.db"),
+        replace(load_policy(site / "policy.toml"), approve="always"),
+    )
+    memory.count(
+        invitation, most_counts=1, at=now(), log=lambda: log.send(invitation, policy, at=now())
+    )
+    code, well, wrong = check()
+    assert code == 1
+    (words,) = wrong[f"plan {second}"]
+    assert "its records were counted 1 of 1 times (most-counts): it would be refused" in words
+    assert well[f"plan {own}"] == [
+        "its records were counted 1 of 1 times (releases): it is not answered any more"
+    ]
+    assert well["memory and log"] == ["whole; counts left once so far"]
+
+
 def test_a_plan_that_was_only_asked_replaces_none(site: Path) -> None:
     """A person has not said yes to it, so the site still answers the older one."""
     old = SignedPlan.load(site / "plan.json").plan.fingerprint[:16]
@@ -211,7 +238,7 @@ def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -
     log.send(invitation, policy, at=now())
     listed = runner.invoke(app, ["site", "log", "--folder", "site"]).stdout
     assert "approved request 1" in listed
-    assert "counts left 1 times" in listed
+    assert "counts left once" in listed
     places = [listed.index(words) for words in ("asked for a yes", "approved", "left, masked")]
     assert places == sorted(places)  # by time
     document = json.loads(runner.invoke(app, ["site", "log", "--folder", "site", "--json"]).stdout)
@@ -219,6 +246,13 @@ def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -
     assert document["spent_in_a_year"] == pytest.approx(1.0, rel=1e-6)
     sent = document["entries"][-1]
     assert (sent["organiser"], sent["epsilon"], sent["views"]) == ("small world", 1, ["the whole"])
+    write_plan(site, "second.json", epsilon=0.5)
+    with pytest.raises(PolicyRefusal, match="waits"):
+        log.check(asked(site, "second.json"), policy, at=now())
+    again = runner.invoke(app, ["site", "requests", "--folder", "site"]).stdout
+    assert "these records were counted once already" in again
+    assert "with this release, those of 365 days cost a record epsilon 1.5" in again
+    assert "already" not in shown
     denied = runner.invoke(app, ["site", "deny", "1", "--folder", "site", "--yes"])
     assert "denied" in denied.stdout
     with pytest.raises(PolicyRefusal, match="said no"):

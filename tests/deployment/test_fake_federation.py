@@ -13,10 +13,12 @@ import pytest
 from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
+from fedprikl.cli.federation_command import _is_released
 from fedprikl.deployment import hosted_round
 from fedprikl.deployment.flower import server
 from fedprikl.deployment.flower.client import pack, unpack
 from fedprikl.deployment.host import Host
+from fedprikl.deployment.provisioning import Federation
 from fedprikl.deployment.settings import Home, NodeSettings
 from fedprikl.deployment.site import Envelope
 from fedprikl.errors import (
@@ -622,3 +624,12 @@ def test_a_full_disk_loses_no_release(
         server.run_on_flower(grid, federation.settings(), host)
     assert any(line.startswith("[fedprikl] release: {") for line in lines)
     assert "metrics could not be written: No space left" in lines[-1]
+
+
+def test_the_organiser_sees_that_a_plan_is_released(federation: FakeFederation) -> None:
+    known = Federation(folder=federation.home.parent, name="small", relay="127.0.0.1:9443")
+    plan = SignedPlan.load(federation.home / "plan.json").plan
+    assert known.home.folder == federation.home
+    assert not _is_released(known, plan)
+    federation.run(federation.grid())
+    assert _is_released(known, plan)

@@ -25,7 +25,7 @@ from fedprikl.cli.running import note_relay
 from fedprikl.deployment.flower import privates
 from fedprikl.deployment.flower.executor import no_task_words
 from fedprikl.deployment.flower.organiser import check_connection
-from fedprikl.deployment.flower.privates import in_plain_words
+from fedprikl.deployment.flower.privates import explain_flower, in_plain_words
 from fedprikl.deployment.tls import check_relay, write_certificates, write_node_key
 from fedprikl.errors import DeploymentError
 
@@ -170,7 +170,26 @@ def test_the_executor_of_a_site_does_not_blame_the_relay(tmp_path: Path) -> None
         assert "127.0.0.1:9443 is not this site's own SuperNode" in said
         assert "relay" not in said
     retry = "Connection attempt failed, retrying in 3.04 seconds"
+    assert level_of(retry, own=True) == "INFO"
     assert "own SuperNode (a:1)" in in_plain_words(retry, relay="a:1", own=True)
+
+
+def level_of(message: str, *, own: bool) -> str:
+    """Of a warning of Flower in a process that has just started."""
+    flower = logging.getLogger("flwr")
+    before = list(flower.filters)
+    explain_flower("a:1", own=own)
+    record = logging.LogRecord("flwr", logging.WARNING, "", 0, message, (), None)
+    try:
+        assert flower.filter(record)
+    finally:
+        flower.filters = before
+    return record.levelname
+
+
+def test_a_relay_that_cannot_be_reached_is_a_warning_from_the_first_second() -> None:
+    retry = "Connection attempt failed, retrying in 3.04 seconds"
+    assert level_of(retry, own=False) == "WARNING"
 
 
 @pytest.fixture

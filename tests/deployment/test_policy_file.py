@@ -89,7 +89,10 @@ def test_a_policy_holds_all_that_it_says(tmp_path: Path) -> None:
         ("aprove = 'always'", "Did you mean approve?"),
         ("organisors = 1", "Did you mean organisers?"),
         ("x = 1", "There are: approve"),
-        ("approve = 'sometimes'", "`approve` must be one of 'always', 'new plans', 'every round'"),
+        (
+            "approve = 'sometimes'",
+            "`approve` must be one of 'never ask', 'new plans', 'every round'",
+        ),
         ("approve = true", "`approve` must be one of"),
         ("largest-epsilon = '1'", "`largest-epsilon` must be a finite number"),
         ("largest-epsilon = true", "`largest-epsilon` must be a finite number"),

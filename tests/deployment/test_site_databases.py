@@ -1,4 +1,4 @@
-"""Sites whose records are in databases take part as those with files do."""
+"""Sites whose records are in databases, or in CSV files of another kind, take part like others."""
 
 import sqlite3
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from fedprikl.deployment.flower.parties import check_carried
 from fedprikl.deployment.settings import data_settings
-from fedprikl.records import DatabaseTable
+from fedprikl.records import CsvFormat, DatabaseTable
 from tests.deployment.fake_grid import FakeFederation
 from tests.deployment.in_process import in_process_value
 from tests.postgres import ingest
@@ -33,3 +34,17 @@ def test_a_round_of_files_and_tables(
     release, _ = federation.run(grid, source=InsecureNoNoise())
     assert release.value == pytest.approx(expected)
     assert release.cohorts[0].clients == len(federation.files)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_round_with_a_csv_file_of_another_separator(
+    federation: FakeFederation, tmp_path: Path, separator: str
+) -> None:
+    expected, grid = in_process_value(federation.home, federation.files, {}), federation.grid()
+    own = tmp_path / "own.csv"
+    own.write_text(federation.files[0].read_text().replace(",", separator), encoding="cp1252")
+    config = data_settings(own, CsvFormat(separator, "cp1252"))
+    check_carried(config)
+    grid.contexts[1].node_config |= config
+    release, _ = federation.run(grid, source=InsecureNoNoise())
+    assert release.value == pytest.approx(expected)

@@ -13,6 +13,7 @@ from fedprikl.deployment import site_log
 from fedprikl.deployment.flower.client import unpack
 from fedprikl.deployment.policy import Approve, SitePolicy
 from fedprikl.deployment.settings import home_folder
+from fedprikl.deployment.site import Envelope, _refuse
 from fedprikl.deployment.site_log import WAITS, SiteLog, plan_in_words
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import (
@@ -217,3 +218,10 @@ def test_one_plans_rounds_do_not_use_up_anothers(federation: FakeFederation) -> 
     write_plan(federation.home, "third.json", epsilon=0.4)
     with pytest.raises(ReleaseRefused, match=r"2 times under all plans together.*most-counts"):
         federation.run(federation.grid(most_counts=2), plan="third.json")
+
+
+def test_that_a_person_is_waited_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="fedprikl")
+    for reason in (WAITS, "a person at this site said no"):
+        assert _refuse(Envelope("r1"), reason).refusal == reason
+    assert [each.levelname for each in caplog.records] == ["INFO", "ERROR"]

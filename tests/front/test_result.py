@@ -28,7 +28,7 @@ from fedprikl import (
 )
 from fedprikl import plan as make_plan
 from fedprikl.errors import MissingExtraError
-from fedprikl.front.result import library_of
+from fedprikl.front.result import OF_WHOLE, library_of
 from tests.front.conftest import Population
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,8 @@ def test_a_whole_that_was_not_asked_about_leads_to_the_columns(found: Comparison
     with pytest.raises(InvalidInputError, match=r"columns only.*result\.columns\.to_frame\(\)"):
         _ = only_columns.value
     assert only_columns.interval is None
-    assert len(only_columns.to_frame("polars")) == 0
+    empty: Any = only_columns.to_frame("polars")
+    assert (len(empty), empty.columns) == (0, list(OF_WHOLE))
     assert only_columns.columns.drifted == found.columns.drifted
 
 
@@ -140,6 +141,7 @@ def test_a_row_states_its_privacy(people: Population) -> None:
     whole = make_plan(people.reference, clients=6, records=360, epsilon=1)
     result = people.compare(plan=whole)
     frame = result.to_frame("polars")
+    assert frame.columns == list(OF_WHOLE)
     assert frame.schema["epsilon"] == frame.schema["delta"] == pl.Float64
     row = frame.to_dicts()[0]
     assert (row["epsilon"], row["delta"]) == (1.0, result.privacy.delta)

@@ -21,6 +21,7 @@ from fedprikl.errors import (
     InvalidInputError,
     LedgerDamagedError,
     LedgerError,
+    RecordsError,
 )
 from fedprikl.front.series import HistorySource, read_status
 from fedprikl.monitoring.history import History
@@ -332,6 +333,19 @@ def test_another_plan_or_key_is_refused(world: World) -> None:
     with pytest.raises(HistoryError, match="was begun with another key"):
         world.monitor(AT, key=SigningKey.generate())
     assert world.verify() == 3
+
+
+def test_a_history_in_which_nothing_happened_is_taken_over(folder: Path) -> None:
+    """A mistyped plan does not block its series."""
+    wrong = plan_of(replace(WEEKS, time_column="dya"))
+    world = World.create(folder / "series").grow(0)
+    with pytest.raises(RecordsError, match="dya"):
+        replace(world, plan=wrong).monitor(over(0))
+    assert world.history.exists()
+    world.monitor(over(0))
+    assert world.verify() == 1
+    with pytest.raises(HistoryError, match="begin a new history: --history"):
+        replace(world, plan=wrong).monitor(over(0))
 
 
 def test_a_plan_of_one_release_has_no_history(folder: Path) -> None:

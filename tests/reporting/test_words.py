@@ -13,17 +13,19 @@ from fedprikl.reporting.facts import (
     HIDES,
     above_chance,
     answer_words,
+    beside,
     column_lines,
     columns_wide,
     date,
     drift_words,
     letters_wide,
     listed,
+    privacy_sentences,
     release_headline,
     shortened,
     wrapped,
 )
-from tests.reporting.releases import SCENES, column, forty, release, two_of_six
+from tests.reporting.releases import PLAN, SCENES, column, forty, release, two_of_six
 
 AB = ("a", "b", "c", "d")
 
@@ -166,3 +168,17 @@ def test_texts_fit() -> None:
     assert wrapped("abc def", 7) == ["abc def"]
     assert listed([]) == ""
     assert date("yesterday") == "yesterday"
+
+
+def test_a_statistic_that_is_as_small_as_can_be_told_is_no_number() -> None:
+    assert beside(-5.9978, 3.2) == "≤ -6 / 3.20"
+    assert beside(-5.9978, None) == "≤ -6"
+    assert beside(-5.9, 3.2) == "-5.90 / 3.20"
+
+
+def test_one_process_that_plays_all_parties_has_read_the_records() -> None:
+    found = release([column("carrier", AB)])
+    (_, seen, _) = privacy_sentences(found, PLAN)
+    assert "One process played all parties" in seen
+    (_, seen, _) = privacy_sentences(found, PLAN.changed(aggregator=64 * "a"))
+    assert "their sums were opened, by the aggregator" in seen

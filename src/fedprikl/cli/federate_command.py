@@ -135,5 +135,5 @@ def federate_command(
         )
         return
     print_release(release)
-    say(f"\nverified: signed with the key you gave\nsigner: {release.signer}")
+    say(f"\nverified: signed with the aggregator's key\nsigner: {release.signer}")
     say(f"release: {output}\nreport: {report}")

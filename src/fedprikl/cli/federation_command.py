@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +17,13 @@ import typer
 
 from fedprikl.cli.console import notes, print_json, say, show_table, shown
 from fedprikl.cli.options import (
+    CsvOptions,
     Force,
     Json,
     SiteData,
     TableName,
     check_outputs,
+    grouped,
     load_reference,
 )
 from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
@@ -34,9 +37,10 @@ from fedprikl.deployment.flower.privates import FLWR
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.tls import check_relay
-from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol.release import own_releases
 from fedprikl.store import replace_file
 
 CONNECTION = "federation"  # in Flower's config file of the folder
@@ -44,6 +48,7 @@ OF_SITES = (
     "A site's policy, as `join` writes it, allows one release about the same records, of epsilon "
     "up to 1. For more, sites raise most-counts, and largest-epsilon-per-year above 2."
 )
+SITES_EPSILON = 1.0  # of one release, as `join` writes it
 KNOWN = "already in use"  # what Flower says of a node that is registered
 Folder = Annotated[Path, typer.Argument(help="The organiser's folder, made by `init`.")]
 Clients = Annotated[
@@ -213,7 +218,7 @@ def admit(
         raise InvalidInputError("Nothing was changed. Compare them first.")
     changed.save()
     _tell_relay(changed, [site for site, _ in found])
-    say(f"{len(changed.admitted)} sites are admitted. next:\n  {_next(changed)}")
+    say(f"{_admitted(changed)}. next:\n  {_next(changed)}")
 
 
 @commands.command("remove")
@@ -225,7 +230,12 @@ def remove(
 
     Example: `fedprikl federation remove hospitals cork`
     """
-    changed = provisioning.remove(Federation.load(folder), names)
+    known = Federation.load(folder)
+    if all(known.site(name).state == provisioning.REMOVED for name in names):
+        were = "was" if len(set(names)) == 1 else "were"
+        say(f"{', '.join(names)} {were} removed before. {provisioning.UNCHANGED}")
+        return
+    changed = provisioning.remove(known, names)
     changed.save()
     say(f"removed: {', '.join(names)}. Plan again, and hand out a new kit:\n  {_next(changed)}")
     say("The other sites stop, and start with the new kit.")
@@ -246,10 +256,10 @@ def status(folder: Folder, json: Json = False) -> None:
         sites = [dict(zip(names, row, strict=True)) for row in rows]
         print_json({"name": known.name, "relay": known.relay, "sites": sites})
         return
-    say(f"{known.name}, relay {known.relay}: {len(known.admitted)} sites are admitted")
+    say(f"{known.name}, relay {known.relay}: {_admitted(known)}")
     head = ("site", "state", "invitation expires", "fingerprint")
     show_table(head, [[shown(cell) for cell in row] for row in rows])
-    say(f"next:\n  {_next(known)}")
+    say(f"{_released(known)}next:\n  {_next(known)}")
 
 
 @commands.command("kit")
@@ -280,9 +290,11 @@ def kit(
 
 
 @commands.command("start")
+@grouped
 def start(
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
     data: SiteData,
+    csv_options: CsvOptions,
     table: TableName = "",
     folder: Annotated[Path, typer.Option(help="The site's own folder.")] = Path("site"),
     check_only: Annotated[
@@ -300,13 +312,26 @@ def start(
     provisioning.load_membership(folder)
     with held(folder, "site"):  # a site that runs would have half of two kits
         own = provisioning.unpack(kit_file, folder)
-    check_before_start(data, table, folder)
+    check_before_start(data, table, folder, csv_options.format)
     if check_only:
-        say(f"the site can be started: fedprikl federation start {kit_file} --data {data}")
+        given = {
+            "--data": data,
+            "--table": table,
+            "--folder": "" if folder == Path("site") else str(folder),
+            "--separator": "" if csv_options.separator == "," else csv_options.separator,
+            "--encoding": "" if csv_options.encoding == "utf-8" else csv_options.encoding,
+            "--health-port": "" if health_port == 8470 else str(health_port),
+            "--log-format": "" if log_format == "text" else log_format,
+        }
+        words = [each for name, text in given.items() if text for each in (name, text)]
+        line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
+        say(f"the site can be started: {line}")
         return
     run(
         data=data,
         table=table,
+        separator=csv_options.separator,
+        encoding=csv_options.encoding,
         superlink=own.relay,
         folder=folder,
         health_port=health_port,
@@ -447,10 +472,36 @@ def _say_refusals(known: Federation, *, since: float) -> None:
         say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
+def _admitted(known: Federation) -> str:
+    many = len(known.admitted)
+    return "1 site is admitted" if many == 1 else f"{many} sites are admitted"
+
+
 def _fingerprint(known: Federation, site: Site) -> str:
     if not site.identity:
         return ""
     return provisioning.short_fingerprint(known.fingerprint, site.name, site.identity, site.node)
+
+
+def _times_released(known: Federation, plan: Plan) -> int:
+    public = SigningKey.load(known.home.signing_key).public
+    return sum(each.is_about(plan) for each in own_releases(known.home.releases, public))
+
+
+def _is_released(known: Federation, plan: Plan) -> bool:
+    """Whether a plan for one release was released as often as it may be."""
+    return not plan.is_series and _times_released(known, plan) >= plan.budget.releases
+
+
+def _released(known: Federation) -> str:
+    """That the newest plan is released, and what is needed for another."""
+    plan = known.home.folder / "plan.json"
+    if not plan.exists() or not _is_released(known, SignedPlan.load(plan).plan):
+        return ""
+    return (
+        "The plan of the newest kit is released, as often as it allows. To count the same records "
+        "once more, sites raise most-counts in their policies. "
+    )
 
 
 def _next(known: Federation) -> str:
@@ -463,7 +514,8 @@ def _next(known: Federation) -> str:
         return f"fedprikl federation admit {folder} {' '.join(f'{n}.join' for n in invited)}"
     if plan.exists():
         found = SignedPlan.load(plan).plan
-        if found.roster == Roster.load(known.home.roster).fingerprint:
+        current = found.roster == Roster.load(known.home.roster).fingerprint
+        if current and not _is_released(known, found):
             verb = "monitor" if found.is_series else "ask"
             return f"fedprikl federation {verb} {folder}"
     return _plan_commands(known)
@@ -473,13 +525,25 @@ def _plan_commands(known: Federation) -> str:
     """Everything but the number of records, which the organiser knows; then the kit."""
     home, quote = known.home, shlex.quote
     again = " --force" if (home.folder / "plan.json").exists() else ""
+    population, epsilon = _budget(home)
     return (
         f"fedprikl plan {quote(str(home.reference))} --clients {len(known.admitted)} "
-        f"--records NUMBER --population sites --roster {quote(str(home.roster))} "
+        f"--records NUMBER --population {quote(population)} --epsilon {epsilon} "
+        f"--roster {quote(str(home.roster))} "
         f"--aggregator {SealingKey.load(home.sealing_key).public} "
         f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json{again}\n"
         f"  fedprikl federation kit {quote(str(known.folder))} plan.json{again}"
     )
+
+
+def _budget(home: Home) -> tuple[str, str]:
+    """Whose budget it is, and what the next release may spend: what sites allow, if it is left."""
+    population, left = "sites", 1.0
+    with suppress(FedPriKLError), Ledger.open(home.ledger, create=False) as ledger:
+        population, *_ = ledger.populations()
+        left = ledger.account(population).left
+    epsilon = math.floor(1000 * min(left, SITES_EPSILON)) / 1000
+    return population, f"{epsilon:g}" if epsilon else "NUMBER"
 
 
 def _tell_relay(known: Federation, sites: list[Site]) -> None:

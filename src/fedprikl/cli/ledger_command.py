@@ -183,11 +183,15 @@ def _print_account(account: Account, fits: dict[str, float]) -> None:
         f"(delta {account.delta:g}), {left_words(account)} is left. It is the budget of "
         f"{'one record' if account.unit == 'record' else 'one client, with all it holds'}."
     )
-    room = " or ".join(
-        f"{value:g} ({kind.capitalize()})" for kind, value in worthwhile(fits, account).items()
-    )
+    found = worthwhile(fits, account)
+    room = " or ".join(f"{value:g} ({kind.capitalize()})" for kind, value in found.items())
+    why = ""
+    if max(found.values(), default=0.0) > account.left:
+        why = " (more than what is left, because costs of several releases add up to less)"
     show(
-        f"One more release fits with epsilon up to {room}." if room else "No further release fits."
+        f"One more release fits with epsilon up to {room}{why}."
+        if room
+        else "No further release fits."
     )
     if account.open_rounds:
         show(

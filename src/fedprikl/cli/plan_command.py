@@ -166,6 +166,8 @@ class When:
             raise typer.BadParameter("--valid-days and --valid-until exclude each other. Give one.")
         if series is not None and days is None and until is None:
             until = series.end + AFTER_SERIES
+            if until <= begin:  # a past is replayed
+                until, days = None, AFTER_SERIES.days
         days = VALID_DAYS if days is None else days
         try:
             end = begin + timedelta(days=days) if until is None else until.replace(tzinfo=UTC)
@@ -174,8 +176,10 @@ class When:
                 f"{days:g} days are beyond the calendar. Use fewer (--valid-days)."
             ) from None
         if end <= begin:
-            option = "--valid-days" if until is None else "--valid-until"
-            raise InvalidInputError(f"The plan would have expired already. Give a later {option}.")
+            advice = "Give a later --valid-days, counted from now"
+            if until is not None:
+                advice = "Give a later --valid-until, or the days from now: --valid-days"
+            raise InvalidInputError(f"The plan would have expired already. {advice}.")
         return end.replace(microsecond=0)
 
 
@@ -259,16 +263,19 @@ def plan_command(
     begin = datetime.now(UTC).replace(microsecond=0)
     series = when.series(begin)
     end = when.end(begin, series)
-    planned = plan_round(
-        load_reference(reference),
-        epsilon=epsilon,
-        ask=_asked(ask),
-        tolerate=_tolerated(tolerate),
-        roster=_fingerprint(roster, clients) if roster else "",
-        servers=None if servers is None else Servers.load(servers),
-        series=series,
-        **wanted,
-    )
+    public = load_reference(reference)
+    what = "plans" if series is None else "a series"
+    with notes.status(f"simulating {what}: {public.whole.size:,} cells"):
+        planned = plan_round(
+            public,
+            epsilon=epsilon,
+            ask=_asked(ask),
+            tolerate=_tolerated(tolerate),
+            roster=_fingerprint(roster, clients) if roster else "",
+            servers=None if servers is None else Servers.load(servers),
+            series=series,
+            **wanted,
+        )
     check_limits(planned.plan, limits.policy)
     plan = planned.plan.changed(
         serial=int(begin.timestamp()) if when.serial is None else when.serial,
@@ -278,7 +285,9 @@ def plan_command(
     planned = replace(planned, plan=plan)
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     write_whole(output, readable(signed.to_dict()))
-    for place, remark in enumerate(planned.notes):
+    with notes.status("simulating what the plan can find"):
+        remarks, _, _ = planned.notes, planned.smallest_drifts, planned.columns  # kept for below
+    for place, remark in enumerate(remarks):
         grave = place == 0 and not planned.can_tell
         label = "[red]Cannot tell:[/red]" if grave else "[yellow]note:[/yellow]"
         notes.print(f"{label} {shown(remark.removeprefix('Cannot tell: '))}")
@@ -382,11 +391,11 @@ def _series_words(plan: Plan) -> str:
     """Which periods there are, which records each counts, and what that costs one record."""
     series, (epsilon, delta) = plan.series, plan.budget.total
     each = f"{plan.budget.epsilon:.3g}"
-    begin, end = series.period(0).start, series.end
+    begin, last = series.period(0).start, series.end - timedelta(days=1)
     which = f"by their {series.time_column}" if series.time_column else "of files named after it"
     said = (
         f"A series of {series.periods:,} releases, one per {series.every} from {begin:%Y-%m-%d} to "
-        f"{end:%Y-%m-%d}. Each counts the records {which}; late records are left out.\n"
+        f"{last:%Y-%m-%d}. Each counts the records {which}; late records are left out.\n"
     )
     if plan.unit.kind == "client":
         said += (
@@ -452,9 +461,12 @@ def _print_smallest(planned: PlannedRound, unit: str) -> None:
     show(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
     show_table(("if the drift is", "it is found from"), rows)
     if None in planned.smallest_drifts.values():
+        out = ""
+        if plan.columns:
+            out = ". To spend all of it on columns: --ask columns, or `reference --columns-only`"
         show(
             " never: not even the largest drift of this kind is found so surely; more records or a "
-            "larger epsilon help"
+            f"larger epsilon help{out}"
         )
 
 

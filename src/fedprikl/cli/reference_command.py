@@ -32,10 +32,12 @@ from fedprikl.reference.values import MISSING_TEXTS
 
 SHOWN = 10
 DATE = re.compile(r"'?\d{1,2}[./-]\d{1,2}[./-](\d\d)?\d\d'?")  # the year last
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d[\d.' ]*,\d+\s*")
 CROWDED = 0.1  # cells per record
 UNIQUE = 0.5  # values per record
 # Rules of thumb for hints: what a column of ids looks like, or is called.
 MANY, FEW_EACH = 100, 20  # categories, and records of each
+CATEGORIES = 200  # more are many for a column that is no id
 ID = re.compile("(?i:(^|.*[ _.-])(id|uuid|guid))|.*[a-z](Id|ID)")
 ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
 
@@ -176,12 +178,27 @@ def _format_hints(reference: Reference) -> list[str]:
     if len(columns) == 1 and (found := re.search("[;\t|]", columns[0].name)):
         mark = "tab" if found[0] == "\t" else found[0]
         return [f"The fields of the file seem to be separated by {mark}: --separator {mark!r}."]
-    return [
+    commas = [
+        f"Column {column.name!r} holds {column.size - 1:,} categories that look like numbers with "
+        "decimal commas. Write them with a point, here and at every client, to have them read as "
+        "numbers."
+        for column in columns
+        if _has_decimal_commas(column)
+    ]
+    return commas + [
         f"Column {column.name!r} holds {column.size - 1:,} categories that look like dates. Write "
         "them as 2023-11-13, here and at every client, to have them read as dates."
         for column in columns
         if column.size > 2 and all(DATE.fullmatch(column.label(i)) for i in range(column.size - 1))
     ]
+
+
+def _has_decimal_commas(column: Column) -> bool:
+    """Whether most of its categories are such numbers; the rest are whole numbers, maybe."""
+    if not isinstance(column, Categories):
+        return False
+    found = sum(DECIMAL_COMMA.fullmatch(value) is not None for value in column.values)
+    return found > 1 and found > len(column.values) / 2
 
 
 def _column_hints(
@@ -192,7 +209,7 @@ def _column_hints(
     hints = []
     for column in columns:
         levels, name = column.size - 1, column.name
-        if levels > UNIQUE * records:  # it has a caution of its own
+        if levels > UNIQUE * records or _has_decimal_commas(column):  # it has a note of its own
             continue
         many = isinstance(column, Categories) and levels >= max(MANY, records / FEW_EACH)
         if client_column is None and (many or ID.fullmatch(name)):
@@ -200,6 +217,12 @@ def _column_hints(
                 f"Column {name!r} looks like ids and is compared. If it says which client a record "
                 f"belongs to, name it with --client-column {shlex.quote(name)}; if not, but it is "
                 "no property of a record, leave it out with --columns."
+            )
+        elif many and levels > CATEGORIES:
+            hints.append(
+                f"Column {name!r} has {levels:,} categories, with {records / levels:.0f} records "
+                "each on average: little is found in so few. Group them, or leave the column out "
+                "with --columns."
             )
         elif time_column is None and isinstance(column, Times):
             hints.append(
@@ -230,7 +253,7 @@ def _cautions(reference: Reference) -> list[str]:
         return [
             f"There are {cells:,} cells for {records:,} records, so most cells hold too few of "
             f"them. The cells combine {sizes}: compare fewer columns with --columns, or use "
-            "fewer --bins."
+            "fewer --bins. Or compare each column by itself (--columns-only)."
         ]
     return []
 
@@ -299,12 +322,27 @@ def _print_tables(document: dict[str, Any]) -> None:
         show(shown(f"pairs: {', '.join(pairs)}"))
     if (found := document["correlation"]) is not None:
         show(
-            f"{found['clients']:,} clients; the correlation of one client's records is "
-            f"{found['icc']:.3f}. Thresholds come from the records of {found['kept']:,} of them"
+            shown(
+                f"{found['clients']:,} clients; the correlation of one client's records is "
+                f"{_correlations(document)}. Thresholds come from the records of "
+                f"{found['kept']:,} of them"
+            )
         )
     if document["periods"] is not None:
         show(f"{document['periods']:,} periods; how much they differ is ordinary in a series")
     say(f"reference: {document['reference']}")
+
+
+def _correlations(document: dict[str, Any]) -> str:
+    """That of the cells that combine all columns, and the largest of a column."""
+    parts = [f"{document['correlation']['icc']:.3f} in the cells"] if document["joint"] else []
+    views = [
+        each for each in document["views"] if each["icc"] is not None and not each["columns"][1:]
+    ]
+    if views:
+        most = max(views, key=lambda each: float(each["icc"]))
+        parts.append(f"largest in column {most['columns'][0]!r}: {most['icc']:.3f}")
+    return ", and ".join(parts) or f"{document['correlation']['icc']:.3f}"
 
 
 def _print_cells(document: dict[str, Any]) -> None:

@@ -12,11 +12,13 @@ import typer
 
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import (
+    CsvOptions,
     Force,
     Json,
     SiteData,
     TableName,
     check_outputs,
+    grouped,
     load_reference,
 )
 from fedprikl.cli.running import (
@@ -42,7 +44,7 @@ from fedprikl.deployment.settings import (
 )
 from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError
-from fedprikl.records import Place, place_of
+from fedprikl.records import CsvFormat, Place, place_of
 from fedprikl.store import replace_file
 
 if TYPE_CHECKING:
@@ -160,8 +162,10 @@ def _is_of_a_site(home: Home) -> bool:
 
 
 @commands.command("run")
+@grouped
 def run(
     data: SiteData,
+    csv_options: CsvOptions,
     superlink: Relay = "",
     table: TableName = "",
     folder: Folder = None,
@@ -196,7 +200,7 @@ def run(
     if reference is not None or not start.home.reference_files():
         load_reference(start.home.reference)
     config = {
-        **data_settings(place),
+        **data_settings(place, csv_options.format),
         "policy": str(start.home.policy.resolve()),
         "reference": str(start.home.reference.resolve()),
     }
@@ -254,8 +258,10 @@ def policy(
 
 
 @commands.command("check")
+@grouped
 def check(
     data: SiteData,
+    csv_options: CsvOptions,
     superlink: Relay = "",
     table: TableName = "",
     folder: Folder = None,
@@ -273,7 +279,7 @@ def check(
     Example: `fedprikl site check --folder site --data records.csv`
     """
     start = _Start.of(superlink, folder, policy, reference, node_key, root_certificates)
-    found = _findings(start, data, table)
+    found = _findings(start, data, table, csv_options.format)
     wrong = [each for each in found if each.wrong]
     if json:
         print_json({"well": not wrong, "findings": [to_plain(each) for each in found]})
@@ -286,7 +292,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _findings(start: _Start, data: str, table: str) -> "list[Finding]":
+def _findings(start: _Start, data: str, table: str, form: CsvFormat) -> "list[Finding]":
     from fedprikl.deployment.site_check import CheckedSite, check_site
 
     checked = CheckedSite(
@@ -296,13 +302,14 @@ def _findings(start: _Start, data: str, table: str) -> "list[Finding]":
         roots=start.roots,
         node_key=start.node_key,
         check_node_key=check_node_key,
+        form=form,
     )
     return check_site(checked, at=now())
 
 
-def check_before_start(data: str, table: str, folder: Path) -> None:
+def check_before_start(data: str, table: str, folder: Path, form: CsvFormat) -> None:
     """Says what `site check` finds wrong; refuses to start where no round could be answered."""
-    found = _findings(_Start.of("", folder, None, None, None, None), data, table)
+    found = _findings(_Start.of("", folder, None, None, None, None), data, table, form)
     wrong = [each for each in found if each.wrong]
     for each in wrong:
         say(f"WRONG {each.what}: {each.words}", console=notes)
@@ -325,15 +332,17 @@ def requests(
 
     Example: `fedprikl site requests --folder site`
     """
-    log = _log(_home(folder))
+    home = _home(folder)
+    log = _log(home)
     known = log.read().requests.values()
     found = [each for each in known if everything or each.state == "waiting"]
     if json:
         print_json({"requests": [to_plain(each) for each in found]})
         return
     for each in found:
-        _describe(log, each)
-    say(f"{len(found)} requests" if found else "nothing waits for a yes")
+        _describe(log, each, home)
+    many = "1 request" if len(found) == 1 else f"{len(found)} requests"
+    say(many if found else "nothing waits for a yes")
 
 
 @commands.command("approve")
@@ -373,6 +382,8 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
 
     Example: `fedprikl site log --folder site`
     """
+    from fedprikl.deployment.site_log import how_often
+
     home = _home(folder)
     log, at = _log(home), now()
     entries, book = log.entries(), log.read()
@@ -390,7 +401,7 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
             told.append((each.decided_at, f"{each.by} {verb} {words}"))
     for when, words in sorted(told):
         say(f"{when[:16]} {words}")
-    say(f"counts left {len(book.sent)} times")
+    say(f"counts left {how_often(len(book.sent))}")
     if spent is not None:
         say(f"the releases of the last 365 days cost a record epsilon {spent:.4g} at most")
 
@@ -417,7 +428,7 @@ def _log(home: Home) -> Any:
     return SiteLog(home.log, SiteMemory(home.memory, home.folder).log_head())
 
 
-def _describe(log: Any, request: Any) -> None:
+def _describe(log: Any, request: Any, home: Home) -> None:
     from fedprikl.deployment.site_log import plan_in_words
 
     signed = log.plan_of(request.document)
@@ -427,15 +438,36 @@ def _describe(log: Any, request: Any) -> None:
         f"request {request.number}, {request.state}: {request.organiser} "
         f"({request.key[:16]}) asked at {request.at[:16]} for {scope}, plan {request.plan[:16]}"
     )
-    for line in lines:
+    for line in [*lines, *_counted_before(log, signed, request.period, home)]:
         say(f"  {line}")
 
 
+def _counted_before(log: Any, signed: Any, period: int | None, home: Home) -> list[str]:
+    """That these records were counted already, and what one more count makes of the year."""
+    from fedprikl.deployment.site_log import how_often
+
+    if signed.plan.is_series and period is None:  # its periods count other records
+        return []
+    policy = load_policy(home.policy) if home.policy.exists() else None
+    times, total = log.before(signed, period, policy, at=now())
+    if not times:
+        return []
+    lines = [f"before: these records were counted {how_often(times)} already"]
+    if policy is not None:
+        limit = policy.epsilon_per_year
+        allowed = "" if limit is None else f"; the policy allows {limit:g}"
+        lines.append(
+            f"with this release, those of 365 days cost a record epsilon {total:.4g}{allowed}"
+        )
+    return lines
+
+
 def _decide(number: int, folder: Path | None, *, yes: bool, sure: bool) -> None:
-    log = _log(_home(folder))
+    home = _home(folder)
+    log = _log(home)
     known = log.read().requests.get(number)
     if known is not None:
-        _describe(log, known)
+        _describe(log, known, home)
     if known is not None and not sure and not typer.confirm("Take part?"):
         raise InvalidInputError("Nothing was changed.")
     decided = log.decide(number, yes=yes, by=getpass.getuser(), at=now())

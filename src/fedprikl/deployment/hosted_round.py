@@ -293,7 +293,10 @@ def _run_round(run: Run) -> Release:
     for outcome in aggregator.outcomes.values():
         if outcome.reason:
             host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
-    host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")
+    host.say(
+        f"[fedprikl] released, verified and written to {path.name} in the aggregator's folder of "
+        f"releases; budget left: {left:.3g}"
+    )
     return release
 
 

@@ -111,6 +111,8 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
         file = read_fields(PolicyFile, own)
     except InvalidInputError as error:
         said = str(error).replace("The field '", "`").replace("' must be", "` must be")
+        for clear, kept in WRITTEN.items():
+            said = said.replace(f"'{kept}'", f"'{clear}'")
         raise InvalidInputError(said.replace("_", "-")) from None
     return SitePolicy(
         organisers=organisers,

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from fedprikl.checks import check_names
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
-from fedprikl.records import Place, data_files, place_of
+from fedprikl.records import CsvFormat, Place, data_files, place_of
 from fedprikl.reference import Reference
 
 Config = Mapping[str, object]
@@ -23,7 +23,9 @@ OF_A_RUN = frozenset(
     {"clients", "deadline", "grace", "period", "plan", "previous", "request", "step-timeout"}
     | {"everybody", "home", "signer", "wait"}
 )
-OF_A_SITE = frozenset({"data", "identity", "ledger", "policy", "reference", "roster", "table"})
+OF_RECORDS = frozenset({"data", "encoding", "separator", "table"})
+OF_A_SITE = OF_RECORDS | {"identity", "ledger", "policy", "reference", "roster"}
+BLANK = {"tab": "\t", "space": " "}  # separators, as a setting names them
 OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
 
 
@@ -183,6 +185,7 @@ class NodeSettings:
     data: Place
     policy: SitePolicy
     home: Home  # identity and roster: for a plan with a roster; ledger: without a trusted party
+    form: CsvFormat = field(default_factory=CsvFormat)  # of its CSV files
 
     def load_identity(self) -> SigningKey | None:
         """SECRET: the key that a roster knows this site by; None if it has none."""
@@ -214,10 +217,13 @@ class NodeSettings:
                 '\'data="..." policy="..."\'.'
             )
         home = Home(home_folder())
-        for name in OF_A_SITE - {"data", "table"}:
+        for name in OF_A_SITE - OF_RECORDS:
             setattr(home, name, Path(_read(config, name, str(getattr(home, name)))))
         data = place_of(_read(config, "data", ""), _read(config, "table", ""))
-        return cls(data=data, policy=load_policy(home.policy), home=home)
+        usual = CsvFormat()
+        separator = _read(config, "separator", usual.separator)
+        form = CsvFormat(BLANK.get(separator, separator), _read(config, "encoding", usual.encoding))
+        return cls(data=data, policy=load_policy(home.policy), home=home, form=form)
 
     @classmethod
     def _simulated(cls, number: int) -> "NodeSettings":
@@ -235,10 +241,17 @@ class NodeSettings:
         return cls(data=files[number % len(files)], policy=policy, home=home)
 
 
-def data_settings(place: Place) -> dict[str, str]:
-    """The settings of a site that name its records; paths are absolute."""
+def data_settings(place: Place, form: CsvFormat | None = None) -> dict[str, str]:
+    """The settings of a site that name its records, and how it writes them; paths are absolute."""
     if isinstance(place, Path):
-        return {"data": str(place.resolve())}
+        own, usual = form or CsvFormat(), CsvFormat()
+        written = {"data": str(place.resolve())}
+        if own.separator != usual.separator:
+            names = {separator: name for name, separator in BLANK.items()}
+            written["separator"] = names.get(own.separator, own.separator)
+        if own.encoding != usual.encoding:
+            written["encoding"] = own.encoding
+        return written
     file = place.file
     url = place.url if file is None else f"{place.kind}:{file.resolve()}"
     return {"data": url, "table": place.table}

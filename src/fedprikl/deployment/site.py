@@ -23,7 +23,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from fedprikl.deployment.settings import NodeSettings, now
-from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.site_log import WAITS, SiteLog
 from fedprikl.deployment.site_memory import SiteMemory, check_newest
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.monitoring.counted_records import records_of_period
@@ -281,12 +281,12 @@ def _open_session(
     """
     plan = invitation.signed.plan
     draw, when = draw_of(plan), plan.when
-    data, drawn = settings.data, draw is not None
+    data, form, drawn = settings.data, settings.form, draw is not None
     check_once([data], by_name=when.kind == "series" and not when.time_column)
     if when.kind == "once" or invitation.period is None:
-        records = open_records(data, drawn=drawn)
+        records = open_records(data, format=form, drawn=drawn)
     else:
-        records = records_of_period(when, invitation.period, data, drawn=drawn)
+        records = records_of_period(when, invitation.period, data, form, drawn=drawn)
     found = records.count(reference, draw)
     roster, identity = credentials(plan, settings)
     client = Client(
@@ -327,5 +327,6 @@ def _digest(step: Step, asked: Envelope) -> bytes:
 
 
 def _refuse(asked: Envelope, reason: str) -> Envelope:
-    log.error("fedprikl takes no part: %s", reason)
+    level = logging.INFO if reason == WAITS else logging.ERROR  # a person's turn is no error
+    log.log(level, "fedprikl takes no part: %s", reason)
     return Envelope(asked.round_id, refusal=reason)

@@ -5,7 +5,7 @@ Reads no record: the files of the records are opened, and their columns compared
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from fedprikl.checks import check_instant
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.deployment.settings import Home, is_joined
-from fedprikl.deployment.site_log import SiteLog
+from fedprikl.deployment.site_log import SiteLog, how_often
 from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.deployment.tls import (
     CLOCKS,
@@ -57,6 +57,7 @@ class CheckedSite:
     roots: Path | None
     node_key: Path
     check_node_key: Callable[[Path], None]
+    form: CsvFormat = field(default_factory=CsvFormat)  # of its CSV files
 
 
 def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
@@ -114,8 +115,9 @@ def _data(site: CheckedSite) -> Iterator[str]:
     )
     files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
     for fingerprint, reference in _distinct(site.home).items():
-        FileRecords(files, CsvFormat()).open(CellReader(reference))
-        yield f"{len(files)} files have the columns of the reference {fingerprint[:16]}"
+        FileRecords(files, site.form).open(CellReader(reference))
+        many = "1 file has" if len(files) == 1 else f"{len(files)} files have"
+        yield f"{many} the columns of the reference {fingerprint[:16]}"
 
 
 def _node_key(site: CheckedSite) -> Iterator[str]:
@@ -161,7 +163,7 @@ def _relay(site: CheckedSite, *, at: str) -> Iterator[str]:
 def _memory(site: CheckedSite) -> Iterator[str]:
     memory = SiteMemory(site.home.memory, site.data)
     sent = SiteLog(site.home.log, memory.log_head()).read().sent
-    yield f"whole; counts left {len(sent)} times so far"
+    yield f"whole; counts left {how_often(len(sent))} so far"
 
 
 def _disk(home: Home) -> Iterator[str]:
@@ -239,7 +241,19 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if policy.limits.require_roster and not plan.roster:
         raise PolicyRefusal("the plan names no roster, and this client insists on one")
     _check_budget(home, signed)
+    counted, under = SiteMemory(home.memory, site.data).counted(signed)
+    if under >= plan.budget.releases:
+        words = _counted(under, plan.budget.releases, "releases")
+        yield f"{words}: it is not answered any more"
+        return
+    most = policy.limits.most_counts
+    if counted >= most:
+        raise PolicyRefusal(f"{_counted(counted, most, 'most-counts')}: it would be refused")
     yield f"would be answered{_waits(policy)}"
+
+
+def _counted(times: int, most: int, by: str) -> str:
+    return f"its records were counted {times} of {most} times ({by})"
 
 
 def _check_budget(home: Home, signed: SignedPlan) -> None:

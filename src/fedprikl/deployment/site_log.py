@@ -225,6 +225,21 @@ class SiteLog:
         with self._open() as store, store.reading():
             return _total(store, self._replayed(store).since(at), (), policy)
 
+    def before(
+        self, signed: SignedPlan, period: int | None, policy: SitePolicy | None, *, at: str
+    ) -> tuple[int, float]:
+        """How often counts of these records left, and what a year costs one after this round.
+
+        The cost is not a number where the policy is unknown.
+        """
+        times = signed.plan.charged_times(period)
+        with self._open(create=False) as store, store.reading():
+            book = self._replayed(store)
+            left = [e for e in book.sent if times is None or times.overlaps(e.times)]
+            if policy is None:
+                return len(left), math.nan
+            return len(left), _total(store, book.since(at), [(signed.plan, times)], policy)
+
     def _note(
         self, store: Store, signed: SignedPlan, period: int | None, policy: SitePolicy, at: str
     ) -> Request:
@@ -362,13 +377,22 @@ def _safe_sum(charges: Iterable[TimedCharge], delta: float) -> float:
     return worst
 
 
+def how_often(times: int) -> str:
+    """In words.
+
+    >>> how_often(1), how_often(2)
+    ('once', '2 times')
+    """
+    return "once" if times == 1 else f"{times:,} times"
+
+
 def plan_in_words(signed: SignedPlan, period: int | None = None) -> list[str]:
     """What a plan asks of a site, in sentences for whoever has to say yes."""
     plan, budget, when = signed.plan, signed.plan.budget, signed.plan.when
     views = ", ".join(view.name or "the whole table" for view in plan.views)
     whom = "one record" if plan.unit.kind == "record" else "all that this site holds"
     seen = "the aggregator alone" if plan.trust == "aggregator" else "nobody: each site adds noise"
-    often = f"at most {budget.releases} times" if budget.releases > 1 else "once"
+    often = ("at most " if budget.releases > 1 else "") + how_often(budget.releases)
     lines = [
         f"about: the population {plan.population!r}, compared with the reference "
         f"{plan.reference[:16]}",

@@ -185,6 +185,21 @@ class SiteMemory:
             body = {"event": "count", "round_id": invitation.round_id, "at": at}
             store.append(body | to_plain(count))
 
+    def counted(self, signed: SignedPlan) -> tuple[int, int]:
+        """How often its records were counted so far: under all plans, and under this one.
+
+        Of a series, in the period where it was least; a period that was counted is over.
+        """
+        plan = signed.plan
+        known = read_memory(self._path).counts if self._path.exists() else []
+        counts = [each for each in known if each.records == self._records]
+        found = []
+        for period in range(plan.series.periods) if plan.is_series else [None]:
+            asked = CountedRecords.of(plan, period, organiser=signed.signer)
+            if not any(asked.is_period_of(before.counted) for before in counts):
+                found.append(_counted(plan, asked, counts))
+        return min(found, default=(len(counts), plan.budget.releases))
+
     def log_head(self) -> Head | None:
         """The newest head of the site's log that was known when counts left."""
         if not self._path.exists():
@@ -227,24 +242,11 @@ def check_newest(signed: SignedPlan, newest: int) -> None:
 def _check_count(
     plan: Plan, asked: CountedRecords, counts: Sequence[Count], most_counts: int
 ) -> None:
-    """Raises `PolicyRefusal` unless plan and policy allow one more count.
-
-    A plan's `releases` are rounds of this plan alone. The policy's `most-counts` is about all
-    plans: the difference of two sums tells as much if two plans asked for them. Of records, those
-    counts matter that may share one with this count. A client is in every count, so all of them
-    do: those of its own series are in the plan's budget, all others are not.
-    """
-    own = [each for each in counts if each.plan in ("", plan.fingerprint)]
-    all_of_them = [each.counted for each in counts]
-    if plan.unit.kind == "record" or not plan.is_series:
-        own = [each for each in own if asked.may_share(each.counted)]
-        counted = sum(map(asked.may_share, all_of_them))
-    else:
-        series = [each for each in counts if each.counted.lineage == asked.lineage]
-        own, counted = series, len(counts) - len(series)
-    if len(own) >= plan.budget.releases:
+    """Raises `PolicyRefusal` unless plan and policy allow one more count."""
+    counted, own = _counted(plan, asked, counts)
+    if own >= plan.budget.releases:
         raise PolicyRefusal(
-            f"its records have been counted {len(own)} times under this plan, as often as it says "
+            f"its records have been counted {own} times under this plan, as often as it says "
             "(releases)"
         )
     if counted >= most_counts:
@@ -252,6 +254,21 @@ def _check_count(
             f"its records have been counted {counted} times under all plans together, as often as "
             "its own policy (most-counts) allows"
         )
+
+
+def _counted(plan: Plan, asked: CountedRecords, counts: Sequence[Count]) -> tuple[int, int]:
+    """How many counts matter to the policy's `most-counts`, and to the plan's `releases`.
+
+    A plan's `releases` are rounds of this plan alone. The policy's `most-counts` is about all
+    plans: the difference of two sums tells as much if two plans asked for them. Of records, those
+    counts matter that may share one with this count. A client is in every count, so all of them
+    do: those of its own series are in the plan's budget, all others are not.
+    """
+    if plan.unit.kind == "record" or not plan.is_series:
+        sharing = [each for each in counts if asked.may_share(each.counted)]
+        return len(sharing), sum(each.plan in ("", plan.fingerprint) for each in sharing)
+    own = sum(each.counted.lineage == asked.lineage for each in counts)
+    return len(counts) - own, own
 
 
 def _number(step: Step) -> int:

@@ -3,7 +3,7 @@
 import importlib.util
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -41,9 +41,23 @@ ONLY_COLUMNS = (
 )
 
 
-def frame_of(rows: Sequence[Mapping[str, Any]], library: FrameLibrary | None = None) -> Any:
-    """A frame of the rows, by default of the first library imported already, or installed."""
-    columns: dict[str, list[Any]] = {}
+OF_WHOLE = (  # columns of a frame about the whole
+    *("population", "divergence", "target", "value", "unit", "low", "high", "no_drift", "verdict"),
+    *("drifted", "threshold", "false_alarm", "epsilon", "delta", "trust", "clients", "included"),
+    "released_at",
+)
+
+
+def frame_of(
+    rows: Sequence[Mapping[str, Any]],
+    library: FrameLibrary | None = None,
+    names: Iterable[str] = (),
+) -> Any:
+    """A frame of the rows, by default of the first library imported already, or installed.
+
+    It has columns of these names also without any row.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     for row in rows:
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
@@ -326,7 +340,7 @@ class Comparison:
         the plan asks about columns only.
         """
         rows = [self._row(answer) for answer in self.release.answers]
-        return frame_of(rows, library or self.library)
+        return frame_of(rows, library or self.library, names=OF_WHOLE)
 
     def plot(self) -> "Figure":
         """A matplotlib figure: how far each column is from the reference, and what shifted.

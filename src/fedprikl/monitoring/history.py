@@ -174,20 +174,30 @@ class History(AbstractContextManager["History"]):
             return not self._store.entries()
 
     def start(self, signed: SignedPlan, *, signer: str, at: str) -> SeriesHistory:
-        """Begins the series, or goes on with it; refuses another plan or another key."""
+        """Begins the series, or goes on with it; refuses another plan or another key.
+
+        A history in which nothing has happened is taken over: its plan may have been mistyped.
+        """
         signed.plan.series  # noqa: B018  refuses a plan for one release
-        if self.is_empty:
-            self._append({"event": "series", "plan": signed.to_dict(), "signer": signer, "at": at})
+        with self._store.writing():
+            entries = self._store.entries()
+            if entries:
+                found = self._replay(entries)
+            if not entries or (
+                entries[1:] == [] and (found.signed, found.signer) != (signed, signer)
+            ):
+                body = {"event": "series", "plan": signed.to_dict(), "signer": signer, "at": at}
+                self._store.rewrite([body])
         found = self.read()
         if found.signed != signed:
             raise HistoryError(
                 f"{self._store.path} is the history of another plan. Give the plan that it was "
-                "begun with, or begin a new history."
+                "begun with, or begin a new history: --history."
             )
         if found.signer != signer:
             raise HistoryError(
                 f"{self._store.path} was begun with another key. Its releases are a chain of one "
-                "signer: give the same key, or begin a new history."
+                "signer: give the same key, or begin a new history: --history."
             )
         return found
 

@@ -83,7 +83,7 @@ class CsvFile(Source):
             return ""
         return (
             f" Its fields seem not to be separated by {self.form.separator!r}: write them so, or "
-            "name the separator (`--separator` on the command line)."
+            "name the separator: `--separator` of the command."
         )
 
     def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:

@@ -27,6 +27,7 @@ from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.client import NO_ROOM
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer
 
+FAR_BELOW = -6.0  # statistics that are less rare are not told apart
 WIDE = "FW"  # East Asian widths: such a character takes two columns
 Measure = Callable[[str], float]
 
@@ -240,6 +241,10 @@ SEEN = {
     "servers": "No single server saw exact numbers, not even sums: each of three held a share that "
     "alone says nothing, and noise was added before anything was opened.",
 }
+SEEN_ALONE = (
+    "One process played all parties, so it read the records of every client: what is hidden is "
+    "hidden from those who get the release, which has nothing without noise."
+)
 LEFT = {
     "record": "Less hidden are all records of one client together; not hidden are the number of "
     "records and who took part.",
@@ -589,9 +594,14 @@ def marks_words(plan: Plan) -> str:
     )
 
 
-def privacy_sentences(release: Release) -> tuple[str, ...]:
-    """Three sentences: what is hidden, who saw what, what is not hidden."""
-    return _hidden(release), SEEN[release.trust], LEFT[release.privacy.unit]
+def privacy_sentences(release: Release, plan: Plan | None = None) -> tuple[str, ...]:
+    """Three sentences: what is hidden, who saw what, what is not hidden.
+
+    A plan without any party's key is run by one process, which plays all of them.
+    """
+    keys = plan is None or plan.aggregator or (plan.servers and plan.servers.sealing)
+    seen = SEEN[release.trust] if keys else SEEN_ALONE
+    return _hidden(release), seen, LEFT[release.privacy.unit]
 
 
 def _hidden(release: Release) -> str:
@@ -687,7 +697,8 @@ def beside(value: float | None, limit: float | None) -> str:
     """A statistic and its threshold."""
     if value is None:
         return UNKNOWN
-    return f"{value:.2f}" if limit is None else f"{value:.2f} / {limit:.2f}"
+    shown = f"≤ {FAR_BELOW:g}" if value < FAR_BELOW + 0.01 else f"{value:.2f}"
+    return shown if limit is None else f"{shown} / {limit:.2f}"
 
 
 def period_verdict(point: PeriodPoint, order: Sequence[JudgedView]) -> str:

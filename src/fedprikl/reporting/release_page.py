@@ -95,17 +95,17 @@ def release_page(
         _typical(values, order),
         _quality(values),
         _sizes(release, plan),
-        privacy_section(release, costs.get("budget", "")),
+        privacy_section(release, costs.get("budget", ""), plan),
         html.section("Everything else", *details(release, plan, costs, absent)),
         headline=facts.release_headline(release),
         tone=TONES[release.outcome],
     )
 
 
-def privacy_section(release: Release, budget: str = "") -> Html:
+def privacy_section(release: Release, budget: str = "", plan: Plan | None = None) -> Html:
     """What is hidden, from whom, what is not, and what is spent."""
     spent = [f"Budget: {budget}."] if budget else []
-    words = "\n".join([*facts.privacy_sentences(release), *spent])
+    words = "\n".join([*facts.privacy_sentences(release, plan), *spent])
     return html.section("Privacy", html.paragraphs(words))
 
 

@@ -459,7 +459,7 @@ def period_page(status: SeriesStatus, point: PeriodPoint, release: Release, plan
         _statistics(point, order, status.every),
         html.section("How large the difference is", html.cards([*_period_sizes(point, release)])),
         column_cards(above, release.records),
-        privacy_section(release),
+        privacy_section(release, plan=plan),
         html.section("Everything else", *details(release, plan, {}, (), judged=False)),
         headline=f"{name}: {facts.period_verdict(point, order)}",
         links=_neighbours(status, point),

@@ -229,6 +229,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--ledger", action="store_true")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("fedprikl").setLevel(logging.INFO)
     own = options.party == "site"  # whose SuperNode is at the address; else it is the relay's
     privates.explain_flower(options.address, own=own)
     run = preload(options.party, options.app, ledger=options.ledger)

@@ -33,6 +33,7 @@ import re
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -451,6 +452,7 @@ def prune_relay(path: Path, *, before: datetime) -> int:
 # ------------------------------------------------------------------------------------------------
 # What Flower prints and logs
 
+STARTING = 30.0  # seconds in which a SuperNode need not answer yet
 FLWR = "from flwr.cli.app import app; app()"  # its command `flwr`, for `python -c`
 STARTED = re.compile(r"started run (\d+)")  # of `flwr run`
 STOPPED = "successfully stopped"  # of `flwr stop`
@@ -533,8 +535,12 @@ def _details(message: str, relay: str) -> dict[str, str]:
 
 def explain_flower(relay: str, key: str = "node", *, own: bool = False) -> None:
     """From now on, what Flower logs in this process is in plain words; see `in_plain_words`."""
+    begun = time.monotonic()
 
     def explain(record: logging.LogRecord) -> bool:
+        starting = own and time.monotonic() < begun + STARTING
+        if starting and _RETRYING.search(record.getMessage()):  # both start at once
+            record.levelno, record.levelname = logging.INFO, "INFO"
         record.msg = in_plain_words(record.getMessage(), relay=relay, key=key, own=own)
         record.args = ()
         return bool(record.msg)
