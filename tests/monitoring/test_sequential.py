@@ -81,7 +81,7 @@ def test_groups_hold_every_cell_once() -> None:
     assert sorted(rare.sums(np.ones(51))) == [12, 12, 13, 13]
     assert sorted(near.sums(np.ones(51))) == [6] * 6 + [7] * 2
     assert np.all(np.diff(rare.sums(np.append(pi, 0.0))) > 0)
-    assert near.sums(np.arange(51.0))[0] == sum(range(7))
+    assert near.sums(np.arange(51.0))[0] == sum(range(6))
     assert len(MonitoredView(name="", points=all_points(PI)).groupings) == 2
     assert len(MonitoredView(name="", points=all_points(pi), spread=2.0).groupings) == 2
 

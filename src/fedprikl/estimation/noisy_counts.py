@@ -30,7 +30,6 @@ DOMINATED = 0.5  # noise on a count, in shares of the count expected without dri
 SOME = 0.01  # of the weight of all points
 MANY = 13  # sums whose noise is taken as normal
 NORMAL = 100  # Laplace variables that are normal to 1 %; Gauss-Laguerre weights overflow from 170
-VARIABLES = 1e-3, 1e6  # no release has noise of fewer, or of more
 BELIEVED = 1.5, 3.5  # noise scales: fewer out-of-domain records are taken as none, more as they are
 
 
@@ -181,10 +180,8 @@ class NoisyCounts:
 
 
 def _is_possible(noise: CountNoise) -> bool:
-    """Whether its variance can be computed, and a release could have as many variables."""
-    fewest, most = VARIABLES
-    in_range = 0 <= noise.sd <= LARGEST and (noise.scale or 0) <= LARGEST
-    return in_range and fewest <= noise.variables <= most
+    """Whether its variance can be computed, and is not less than that of no variable at all."""
+    return 0 <= noise.sd <= LARGEST and (noise.scale or 0) <= LARGEST and noise.variables > 0
 
 
 def sum_noise(laws: Sequence[CountNoise]) -> CountNoise:
