@@ -30,6 +30,7 @@ DOMINATED = 0.5  # noise on a count, in shares of the count expected without dri
 SOME = 0.01  # of the weight of all points
 MANY = 13  # sums whose noise is taken as normal
 NORMAL = 100  # Laplace variables that are normal to 1 %; Gauss-Laguerre weights overflow from 170
+FEWEST = 1e-6  # Laplace variables: fewer are taken as so many
 BELIEVED = 1.5, 3.5  # noise scales: fewer out-of-domain records are taken as none, more as they are
 
 
@@ -91,8 +92,9 @@ class CountNoise:
         """
         if self.scale is None or self.variables > NORMAL:
             return np.full(NORMALS, self.sd**2), np.full(NORMALS, 1 / NORMALS)
-        nodes, weights = scipy.special.roots_genlaguerre(NORMALS, self.variables - 1)
-        return self.sd**2 / self.variables * np.asarray(nodes), np.asarray(weights / sum(weights))
+        shape = max(self.variables, FEWEST)
+        nodes, weights = scipy.special.roots_genlaguerre(NORMALS, shape - 1)
+        return self.sd**2 / shape * np.asarray(nodes), np.asarray(weights / sum(weights))
 
     def __str__(self) -> str:
         kind = "normal" if self.scale is None else "discrete Laplace"
