@@ -17,6 +17,7 @@ from fedprikl.reference import all_points
 from tests.benchmark_modules import loaded
 
 pytestmark = pytest.mark.slow
+LONG = pytest.mark.validation
 
 SEED, RELEASES, FALSE_ALARM = 31, 100, 1e-6
 # cells, records, epsilon, kind; of the benchmark's worlds "check"
@@ -54,7 +55,7 @@ def coverage(found: list[dict[str, Any]]) -> float:
     return float(np.mean([row["coverage"] for row in found]))
 
 
-@pytest.mark.parametrize("name", ["kl", "js", "tv"])
+@pytest.mark.parametrize("name", ["kl", *(pytest.param(n, marks=LONG) for n in ("js", "tv"))])
 @pytest.mark.parametrize("release", ["value", "counts"])
 def test_intervals_cover_and_are_not_wide(bench: Any, release: str, name: str) -> None:
     """Of the seven cases together; and as a geometric mean at most 1.7 times the ideal width."""
@@ -64,7 +65,10 @@ def test_intervals_cover_and_are_not_wide(bench: Any, release: str, name: str) -
     assert math.exp(np.mean([math.log(row["ratio"]) for row in found])) < 1.7
 
 
-@pytest.mark.parametrize(("name", "narrowed"), [("kl", 0.5), ("js", 0.5), ("tv", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "narrowed"),
+    [("kl", 0.5), pytest.param("js", 0.5, marks=LONG), pytest.param("tv", 0.5, marks=LONG)],
+)
 def test_narrower_intervals_would_not_cover(bench: Any, name: str, narrowed: float) -> None:
     """At 0.7 of their width they are about as narrow as the ideal ones."""
     found = rows(bench, "counts", name, narrowed)

@@ -75,7 +75,7 @@ def coverage(kind: str, noise_sd: float, cells: int, repetitions: int) -> tuple[
     return covered / repetitions, naive / repetitions
 
 
-@pytest.mark.parametrize("noise_sd", [QUIET, LOUD])
+@pytest.mark.parametrize("noise_sd", [QUIET, pytest.param(LOUD, marks=pytest.mark.validation)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_interval_covers_where_every_cell_is_asked(kind: str, noise_sd: float) -> None:
     """20 repetitions, each simulated anew: at least 80% (a true 95% fails with p = 0.003)."""

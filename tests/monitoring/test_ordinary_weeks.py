@@ -56,19 +56,19 @@ def alarms(*, timed: bool, step: float = 0.0) -> int:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.validation
 def test_ordinary_weeks_raise_no_alarm() -> None:
     """At a rate of 5%, 8 of 24 series have a probability of 1e-5."""
     assert alarms(timed=True) <= 7
 
 
-@pytest.mark.slow
+@pytest.mark.validation
 def test_that_check_would_catch_a_reference_without_times() -> None:
     """Ordinary differences count as drift then."""
     assert alarms(timed=False) > 18
 
 
-@pytest.mark.slow
+@pytest.mark.validation
 def test_a_drift_beyond_the_ordinary_is_found() -> None:
     assert alarms(timed=True, step=0.15) > 18
 
