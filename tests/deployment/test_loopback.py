@@ -352,33 +352,19 @@ def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> Non
 
 
 @pytest.mark.validation
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        ("malformed", "The field 'budget' is missing"),
-        ("wrong key", "The plan names another aggregator's sealing key"),
-    ],
-)
-def test_a_run_that_cannot_be_says_why_and_fails(
-    finished: Finished, spoil: str, words: str
-) -> None:
+def test_a_run_that_cannot_be_says_why_and_fails(finished: Finished) -> None:
     federation = finished.federation
     before = list(Home(finished.home).releases.iterdir())
-    if spoil == "malformed":
-        document = json.loads((finished.home / "plan.json").read_text())
-        del document["plan"]["budget"]
-        (finished.home / "spoilt.json").write_text(json.dumps(document))
-    else:
-        write_plan(finished.home, "spoilt.json", aggregator=SealingKey.generate().public)
+    write_plan(finished.home, "spoilt.json", aggregator=SealingKey.generate().public)
     mine = federation.folder / "mine"
     mine.mkdir(exist_ok=True)
-    shutil.copy(finished.home / "plan.json", mine / "spoilt.json")
+    shutil.copy(finished.home / "spoilt.json", mine / "spoilt.json")
     result = federation.federate(
         *("--plan", str(mine / "spoilt.json")),
         *("-o", str(mine / "none.json"), "--report", str(mine / "none.html")),
     )
     assert result.returncode == 1
-    assert words in result.stderr
+    assert "The plan names another aggregator's sealing key" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (mine / "none.json").exists()
     assert list(Home(finished.home).releases.iterdir()) == before
