@@ -2,18 +2,21 @@
 
     python benchmarks/power.py [--json] [--seed S] [--quick] [--data DIR]
     python benchmarks/power.py --only alarms,power --worlds blocks,lognormal [--json]
+    python benchmarks/power.py --share 0.25 [--json]
     python benchmarks/power.py --read FILE[,FILE] [--json]
 
 Beside a chi-square test of the raw counts and a textbook noisy histogram. All numbers come from
 simulated populations and from plans made as a user makes them; `--seed` changes all that is random.
 DIR holds `femnist_digits.npz` and `nist_digit_owners.npz`; without it there are no real writers and
 digits. `bars` says what holds. Everything takes a night on two cores: parts of it are measured one
-by one (`--only` tables, `--worlds` whose names begin so) and read together. Every row says whether
-its world is one to tune on or one to check on (`split`).
+by one (`--only` tables, `--worlds` whose names begin so) and read together. `--share` measures so
+much of what there is about each world, at least one case of it, drawn with the seed. Every row says
+whether its world is one to tune on or one to check on (`split`).
 """
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -24,6 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from power_measures import (
     Effort,
     coverage_cases,
@@ -38,7 +42,7 @@ from power_measures import (
     measure_speed,
 )
 from power_tables import NAMES, TABLES, bars, is_empty
-from power_worlds import ALARMS, WRITERS
+from power_worlds import ALARMS, WRITERS, generator
 
 EPSILONS, TRUSTS, UNITS = (1.0, 0.1), ("aggregator", "none"), ("record", "client")
 CELLS = {  # of each domain
@@ -155,6 +159,21 @@ def chosen(listed: Iterator[Task], only: str, worlds: str) -> list[Task]:
     ]
 
 
+def drawn(listed: list[Task], share: float, seed: int) -> list[Task]:
+    """So much of each table and world, at least one task, in the order that they had.
+
+    >>> tasks = [("errors", lambda: [], (w, n)) for w in "ab" for n in range(4)]
+    >>> [task[2][0] for task in drawn(tasks, 0.25, seed=1)]
+    ['a', 'b']
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, (table, _, arguments) in enumerate(listed):
+        groups.setdefault((table, str(arguments[0])), []).append(number)
+    rng = generator(seed, "share")
+    kept = [rng.choice(of, math.ceil(share * len(of)), replace=False) for of in groups.values()]
+    return [listed[number] for number in sorted(np.concatenate(kept))]
+
+
 def run(
     effort: Effort, listed: list[Task], workers: int
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
@@ -187,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--only", default="", help=f"tables, of {', '.join(NAMES)}")
     parser.add_argument("--worlds", default="", help="whose names begin so, with commas")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases of each world")
     parser.add_argument("--read", help="files of earlier --json instead, with commas")
     options = parser.parse_args(arguments)
     if options.read:
@@ -195,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         extent = QUICK if options.quick else {}
         effort = Effort(seed=options.seed, data=options.data, **extent)
         listed = chosen(tasks(effort, quick=options.quick), options.only, options.worlds)
+        listed = drawn(listed, options.share, options.seed)
         result = measure(effort, listed, quick=options.quick, workers=options.workers)
     if options.json:
         print(json.dumps(result, indent=1))

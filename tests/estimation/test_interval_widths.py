@@ -15,9 +15,9 @@ from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.privacy import LaplaceMechanism, Numbers
 from fedprikl.reference import all_points
 from tests.benchmark_modules import loaded
+from tests.long import long
 
 pytestmark = pytest.mark.slow
-LONG = pytest.mark.validation
 
 SEED, RELEASES, FALSE_ALARM = 31, 100, 1e-6
 # cells, records, epsilon, kind; of the benchmark's worlds "check"
@@ -55,7 +55,7 @@ def coverage(found: list[dict[str, Any]]) -> float:
     return float(np.mean([row["coverage"] for row in found]))
 
 
-@pytest.mark.parametrize("name", ["kl", *(pytest.param(n, marks=LONG) for n in ("js", "tv"))])
+@pytest.mark.parametrize("name", ["kl", long("js"), long("tv")])
 @pytest.mark.parametrize("release", ["value", "counts"])
 def test_intervals_cover_and_are_not_wide(bench: Any, release: str, name: str) -> None:
     """Of the seven cases together; and as a geometric mean at most 1.7 times the ideal width."""
@@ -67,7 +67,7 @@ def test_intervals_cover_and_are_not_wide(bench: Any, release: str, name: str) -
 
 @pytest.mark.parametrize(
     ("name", "narrowed"),
-    [("kl", 0.5), pytest.param("js", 0.5, marks=LONG), pytest.param("tv", 0.5, marks=LONG)],
+    [("kl", 0.5), long("js", 0.5), long("tv", 0.5)],
 )
 def test_narrower_intervals_would_not_cover(bench: Any, name: str, narrowed: float) -> None:
     """At 0.7 of their width they are about as narrow as the ideal ones."""

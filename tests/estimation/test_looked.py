@@ -40,6 +40,7 @@ from fedprikl.reference import all_points
 from tests.adaptive_losses import log, outcomes, ratios, survival
 from tests.brute_force import Histogram, histograms, neighbours
 from tests.false_alarm import FALSE_ALARM
+from tests.long import long
 from tests.plans import make_plan
 
 pytestmark = pytest.mark.slow
@@ -200,7 +201,7 @@ def test_releases_have_the_law_that_is_forecast() -> None:
 
 
 @pytest.mark.parametrize("kind", ["smooth", "shuffled", "gone"])
-@pytest.mark.parametrize("size", [0.1, 0.4, 1.5])
+@pytest.mark.parametrize("size", [0.1, long(0.4), long(1.5)])
 def test_intervals_cover_after_either_look(kind: str, size: float) -> None:
     """Of all quantiles of the noise that follows: at least 95% after a small and a large look."""
     held, option = population(kind, size), release_option()

@@ -15,6 +15,7 @@ from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.reference import OutOfDomain, Reference, View, all_points
 from tests.estimation.column_releases import falling, score_of
 from tests.estimation.test_verdict import alarms_too_often
+from tests.long import long
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +159,7 @@ def truth(score: Score, pi: Floats, held: Ints) -> float:
     return float(score.plain(held[:-1], pi, np.array(5000)) @ pi)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.005, 0.015, 0.05])
+@pytest.mark.parametrize("share", [0.0, long(0.005), 0.015, long(0.05)])
 def test_intervals_cover_whatever_share_is_unseen(share: float, rng: np.random.Generator) -> None:
     """At 95%, fewer than 48 of 60 with probability 1e-5."""
     least = stats.binom.ppf(1e-5, RELEASES, 0.95)

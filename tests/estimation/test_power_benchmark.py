@@ -178,6 +178,7 @@ def test_alarms_that_come_together_count_for_less(bench: Any) -> None:
     assert limit([1.0], 5) == 1
 
 
+@pytest.mark.validation
 def test_intervals_of_numbers_are_those_of_the_library(bench: Any) -> None:
     pi = bench.power_worlds.domain("lognormal", 40, 11)
     ours = bench.power_default.planned(pi, 100_000, 30, 1.0)
@@ -221,6 +222,7 @@ def test_verdicts_of_many_populations_are_those_of_their_releases(bench: Any, tr
     assert abs(one - other) < 4 * math.sqrt(2 * 0.25 / 400)
 
 
+@pytest.mark.validation
 def test_clients_are_counted_whole_or_by_their_draws(bench: Any) -> None:
     here = bench.power_worlds.source("sizes 2", np.random.default_rng(1), None)
     rng = np.random.default_rng(2)

@@ -51,6 +51,7 @@ def test_every_record_is_drawn_equally_often(bench: Any) -> None:
     assert np.all(np.abs(often - 800) < 6 * np.sqrt(2000 * 0.4 * 0.6))
 
 
+@pytest.mark.validation
 def test_a_plan_is_measured_at_every_drift(bench: Any) -> None:
     world = bench.clients.World.make("phones", 0, None)
     rows = bench.clients.measure_unit(world, "client", "aggregator", 1.0, 2, 0, "client")

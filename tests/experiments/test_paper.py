@@ -22,6 +22,8 @@ from experiments.paper.fig_lambda_eps import JOB as LAMBDA_EPS
 from experiments.paper.sweeps import PAPER_LINES, Row, Sweep
 from experiments.paper.world import HERE, PAIRS, World, data_folder, find_world
 
+from tests.long import long
+
 pytestmark = pytest.mark.slow
 
 RESULTS = HERE / "results"
@@ -123,7 +125,12 @@ def test_the_paper_settings_are_the_paper_settings(results: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in JOBS if n.startswith("fig") or n in ("bias", "theory")]
+    "name",
+    [
+        n if n in ("fig_pairs", "theory") else long(n)
+        for n in JOBS
+        if n.startswith("fig") or n in ("bias", "theory")
+    ],
 )
 def test_figures_of_made_up_data_say_so(name: str, tmp_path: Path, results: dict[str, Any]) -> None:
     document = json.loads(json.dumps(results[name]))

@@ -19,6 +19,7 @@ from fedprikl.planning.planner import CLOSE
 from fedprikl.privacy import total_epsilon
 from fedprikl.protocol import Series, trust_of
 from fedprikl.protocol.round import cohort_sizes
+from tests.long import long
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def test_plans_with_and_without_the_whole_are_compared_by_what_they_find(
     assert planner._fewest(plans, 2.1) is plans[2]  # type: ignore[arg-type,comparison-overlap]
 
 
-@pytest.mark.parametrize("trust", ["aggregator", "none"])
+@pytest.mark.parametrize("trust", [long("aggregator"), "none"])
 def test_the_planner_chooses_how_many_records_a_client_draws(trust: str) -> None:
     found = planned(trust)
     drawn = found.plan.contribution_bound

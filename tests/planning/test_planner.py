@@ -29,6 +29,7 @@ from fedprikl.protocol.answering import estimate_sums, expected_noise
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.sums import NoisyHistogram, OpenedSum
 from tests.false_alarm import Enough
+from tests.long import long
 
 pytestmark = pytest.mark.slow
 
@@ -329,7 +330,7 @@ def power_plan(trust: Any, effect: float = 1.0) -> PlannedRound:
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
-@pytest.mark.parametrize("effect", [10, 30])
+@pytest.mark.parametrize("effect", [10, long(30)])
 def test_the_smallest_drift_is_right_where_records_are_alike(trust: Any, effect: int) -> None:
     """The same with records in groups of `effect` equal ones."""
     found = power_plan(trust, float(effect))
@@ -351,7 +352,7 @@ def populations(kind: str, size: float, effect: int = 1) -> Iterator[Any]:
         yield effect * rng.multinomial(40_000 // effect, mass / mass.sum())
 
 
-@pytest.mark.parametrize("trust", ["aggregator", "none"])
+@pytest.mark.parametrize("trust", [long("aggregator"), "none"])
 def test_no_drift_is_rarely_called_drift(trust: Any) -> None:
     """At a rate of 5%, of 200 populations at most 20, or so few of the first ones that it is sure.
 
