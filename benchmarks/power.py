@@ -2,7 +2,7 @@
 
     python benchmarks/power.py [--json] [--seed S] [--quick] [--data DIR]
     python benchmarks/power.py --only alarms,power --worlds blocks,lognormal [--json]
-    python benchmarks/power.py --share 0.25 [--json]
+    python benchmarks/power.py --evening --share 0.25 [--json]
     python benchmarks/power.py --read FILE[,FILE] [--json]
 
 Beside a chi-square test of the raw counts and a textbook noisy histogram. All numbers come from
@@ -10,8 +10,9 @@ simulated populations and from plans made as a user makes them; `--seed` changes
 DIR holds `femnist_digits.npz` and `nist_digit_owners.npz`; without it there are no real writers and
 digits. `bars` says what holds. Everything takes a night on two cores: parts of it are measured one
 by one (`--only` tables, `--worlds` whose names begin so) and read together. `--share` measures so
-much of what there is about each world, at least one case of it, drawn with the seed. Every row says
-whether its world is one to tune on or one to check on (`split`).
+much of what there is about each world, at least one case of it, drawn with the seed, and
+`--evening` repeats less; with both it is an evening's work. Every row says whether its world is one
+to tune on or one to check on (`split`).
 """
 
 import argparse
@@ -68,6 +69,16 @@ QUICK = {
     "coverages": 40,
     "sampled": 20,
     "ranges": 100,
+}
+EVENING = {
+    "powers": 300,
+    "errors": 8,
+    "draws": 4,
+    "rounds": 20,
+    "populations": 25,
+    "years": 20,
+    "coverages": 120,
+    "sampled": 40,
 }
 QUICK_ALARMS = ("lognormal", "blocks, 300 ids, 60 clients", "sizes 1.5, ids")
 QUICK_GRID = (("lognormal", 30, 720), ("lognormal", 62, 50_000), ("bimodal", 40, 8_000))
@@ -202,6 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random")
     parser.add_argument("--quick", action="store_true", help="a small part, in four minutes")
+    parser.add_argument("--evening", action="store_true", help="fewer repetitions of everything")
     parser.add_argument("--data", type=Path, help="folder with the digits")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--only", default="", help=f"tables, of {', '.join(NAMES)}")
@@ -212,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.read:
         result = read(options.read.split(","))
     else:
-        extent = QUICK if options.quick else {}
+        extent = QUICK if options.quick else EVENING if options.evening else {}
         effort = Effort(seed=options.seed, data=options.data, **extent)
         listed = chosen(tasks(effort, quick=options.quick), options.only, options.worlds)
         listed = drawn(listed, options.share, options.seed)
