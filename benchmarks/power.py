@@ -180,8 +180,10 @@ def drawn(listed: list[Task], share: float, seed: int) -> list[Task]:
     groups: dict[tuple[str, str], list[int]] = {}
     for number, (table, _, arguments) in enumerate(listed):
         groups.setdefault((table, str(arguments[0])), []).append(number)
-    rng = generator(seed, "share")
-    kept = [rng.choice(of, math.ceil(share * len(of)), replace=False) for of in groups.values()]
+    kept = [
+        generator(seed, "share", *group).choice(of, math.ceil(share * len(of)), replace=False)
+        for group, of in groups.items()
+    ]
     return [listed[number] for number in sorted(np.concatenate(kept))]
 
 
