@@ -255,8 +255,8 @@ def demo_command(
 
     120 aircraft hold about 200 flights each, in one file per aircraft. Two of the eight columns
     have drifted from a public reference. The demo goes from files to a report as a user would, with
-    real secure sums, of which 5% of the aircraft vanish. Release noise comes from the operating
-    system, so values differ from run to run.
+    real secure sums; 5% of the aircraft drop out. Release noise comes from the operating system, so
+    values differ from run to run.
 
     With --paper it compares the paper's estimators with those of this software, on 600 made-up
     clients and a single divergence that is known.

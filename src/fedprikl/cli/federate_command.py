@@ -50,7 +50,7 @@ def federate_command(
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
     step_timeout: Annotated[float, typer.Option(help="Seconds a step waits for answers.")] = 120.0,
     grace: Annotated[
-        float, typer.Option(help="Seconds a step waits on once so many answered as the plan needs.")
+        float, typer.Option(help="Seconds a step still waits once enough clients answered.")
     ] = 30.0,
     timeout: Annotated[
         float | None,

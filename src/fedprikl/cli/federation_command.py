@@ -78,7 +78,7 @@ def federation_command() -> None:
 
 @commands.command("init")
 def init(
-    folder: Annotated[Path, typer.Argument(help="The organiser's folder; is made.")],
+    folder: Annotated[Path, typer.Argument(help="The organiser's folder, a new one.")],
     relay: Annotated[str, typer.Option(help="Where others reach this machine, host:port.")],
     reference: Annotated[Path, typer.Option(help="The reference.")],
     epsilon: Annotated[float, typer.Option(help="Budget of all releases, in the ledger.")],
@@ -183,7 +183,9 @@ def invite(
 @commands.command("join")
 def join(
     invitation: Annotated[Path, typer.Argument(help="The file that the organiser sent.")],
-    folder: Annotated[Path, typer.Option(help="The site's own folder; is made.")] = Path("site"),
+    folder: Annotated[
+        Path, typer.Option(help="The site's own folder; made if it is missing.")
+    ] = Path("site"),
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to.")] = Path(),
 ) -> None:
     """Site: makes its keys and writes NAME.join, to be sent back. Private keys stay in the folder.
@@ -267,7 +269,7 @@ def kit(
     folder: Folder,
     plan: Annotated[Path, typer.Argument(help="The plan, signed with the organiser's key.")],
     reference: Annotated[
-        Path | None, typer.Option(help="The plan's reference, if it is another than the first.")
+        Path | None, typer.Option(help="The plan's reference, if it is not the first one.")
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The kit.")] = Path("kit.json"),
     force: Force = False,

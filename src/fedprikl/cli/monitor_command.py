@@ -264,7 +264,7 @@ def run_command(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Counts the periods of a series that are over, judges them, and tells who wants to know.
+    """Counts the periods of a series that are over, judges them, and sends notifications.
 
     Call it as often as you like, from cron, a timer or by hand: what is done is not done again.
     After a crash the next call goes on, or notes the period as missed. Exit code 3 while an alarm

@@ -19,7 +19,7 @@ DELTA = 1e-6
 def paper_demo(*, epsilon: float, seed: int, repetitions: int, report: Path, json: bool) -> None:
     """Runs all estimators on 600 made-up clients whose drift is known, and writes a report.
 
-    Sums are real secure sums in cohorts of 12 to 20 clients, of which 5% vanish on the way. The
+    Sums are real secure sums in cohorts of 12 to 20 clients, of which 5% drop out. The
     last three are whole rounds of a federation, with all its parties in this process. Release noise
     comes from the operating system, so values differ from run to run.
     """

@@ -43,7 +43,7 @@ def prune_command(
         Path, typer.Argument(help="A relay's folder, or $FEDPRIKL_HOME of another party.")
     ],
     days: Annotated[
-        float, typer.Option(min=0, max=36500, help="Keep what is not older than so many days.")
+        float, typer.Option(min=0, max=36500, help="Keep what is at most this many days old.")
     ] = 90.0,
     json: Json = False,
 ) -> None:

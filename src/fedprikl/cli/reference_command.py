@@ -89,10 +89,10 @@ def reference_command(
     with more than BINS distinct values are cut at their quantiles; all others are categories. A CSV
     column holds numbers if all of its values are numbers without leading zeros, or gaps. The texts
     in MISSING are gaps here and at every client, and so are empty fields and NaN. CLIENT_COLUMN is
-    not compared: it shows how much alike the records of one client are, which a verdict on drift
+    not compared: it shows how correlated the records of one client are, which a verdict on drift
     needs. TIME_COLUMN is not compared either, unless it is in COLUMNS: it shows how much the
-    REFERENCE_PERIODS of the public data differ among themselves, which a series takes for
-    ordinary.
+    REFERENCE_PERIODS of the public data differ from each other, and a series does not count such
+    differences as drift.
 
     The cells are combinations of all columns; each column and each PAIR is compared by itself too.
     Where the columns have too many combinations, only columns and pairs are compared.

@@ -21,7 +21,7 @@ def relay_command(
     health_port: HealthPort = HEALTH_PORT,
     log_format: Logs = "text",
 ) -> None:
-    """Runs Flower's SuperLink with TLS and registered nodes; makes what it needs at first.
+    """Runs Flower's SuperLink with TLS and registered nodes; makes keys and certificates first.
 
     Give ca.pem to everybody, superexec.secret to the aggregator only. No ServerApp runs here.
 

@@ -40,7 +40,7 @@ Poll = Annotated[
         min=0.01,
         max=60.0,
         envvar="FLWR_SUPEREXEC_TASK_POLL_INTERVAL",
-        help="Seconds between two looks for something to do; up to 2 when idle.",
+        help="Seconds between two polls; up to 2 when idle.",
     ),
 ]
 

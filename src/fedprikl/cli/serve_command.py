@@ -40,7 +40,7 @@ def serve_command(
     ledger: LedgerFile = LEDGER,
     key: PublicKey = "",
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Others than this machine's own are told.")
+        str, typer.Option(help="Address to listen on; if others can reach it, a note says so.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     static: Annotated[
