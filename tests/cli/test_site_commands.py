@@ -112,6 +112,40 @@ def test_everything_that_is_wrong_is_said_at_once(
     assert "epsilon 1.5 and delta 1e-06 exceed the limits 1.2" in wrong[f"plan {dear}"][0]
 
 
+@pytest.mark.usefixtures("site")
+def test_records_that_look_wrong_are_shown_and_change_nothing() -> None:
+    """What is wrong, and the exit code, must not depend on records: they decide who takes part."""
+    line = ["site", "check", RELAY, "--folder", "site", "--data", "records.csv"]
+    before = runner.invoke(app, line)
+    assert "LOOK" not in before.output
+    Path("records.csv").write_bytes(b"age,plan\n" + b"480,basic\n" * 30 + b"480,b\xe4sic\n" * 9)
+    after = runner.invoke(app, line)
+    assert before.exit_code == after.exit_code == 0
+    assert "nothing is wrong" in after.output
+    text = " ".join(after.stdout.split())
+    assert "9 of the first 39 records cannot be read" in text
+    assert "--encoding" in text
+    assert "column 'age': 100% of the first 30 records" in text
+    found = json.loads(runner.invoke(app, [*line, "--json"]).stdout)["findings"]
+    assert {each["what"] for each in found if each["look"]} == {"data"}
+    assert not any(each["wrong"] for each in found)
+
+
+def test_a_plan_that_a_year_does_not_allow_is_wrong(site: Path) -> None:
+    """Before the first release and after one: as the running site counts it."""
+    text = (site / "policy.toml").read_text()
+    (site / "policy.toml").write_text("largest-epsilon-per-year = 0.5\n" + text)
+    own = f"plan {SignedPlan.load(site / 'plan.json').plan.fingerprint[:16]}"
+    assert "a year would cost a record epsilon 1 " in check()[2][own][0]
+    (site / "policy.toml").write_text("largest-epsilon-per-year = 1.2\nmost-counts = 3\n" + text)
+    assert own in check()[1]
+    log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")
+    log.send(asked(site), replace(policy, approve="always"), at=now())
+    write_plan(site, "second.json", epsilon=0.9)
+    second = SignedPlan.load(site / "second.json").plan.fingerprint[:16]
+    assert "a year would cost a record" in check()[2][f"plan {second}"][0]
+
+
 def test_a_misspelt_policy_and_a_missing_reference_are_wrong(site: Path) -> None:
     text = (site / "policy.toml").read_text()
     (site / "policy.toml").write_text("larges-epsilon = 1\n" + text)
@@ -119,6 +153,7 @@ def test_a_misspelt_policy_and_a_missing_reference_are_wrong(site: Path) -> None
     code, _, wrong = check()
     assert code == 1
     assert "Did you mean largest-epsilon?" in wrong["policy"][0]
+    assert not any(what.startswith("plan") for what in wrong)  # the policy is said once
     assert "There is no reference" in wrong["references"][0]
 
 

@@ -62,26 +62,27 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # not in the main thread
 
 
-def test_it_says_once_that_all_is_ready_and_is_well_only_while_usable(
+def test_it_says_once_that_all_is_ready_and_at_once_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "STAYED", 0.0)
     said: list[str] = []
     policy, beat = tmp_path / "policy", tmp_path / "beat"
     node = child("node", LIVES, tmp_path / "note", beat)
-    one = Supervisor([node], said.append, usable=policy.exists)
+    monkeypatch.setattr(supervising, "TROUBLE", 0.01)
+    one = Supervisor([node], said.append, trouble=lambda: "" if policy.exists() else "no policy")
     with running(one):
         beat.touch()
         wait_until(lambda: node.is_well)
         assert one.health["well"] is False
-        assert said == []
         policy.touch()
-        wait_until(lambda: bool(said))
+        wait_until(lambda: len(said) == 3)
         assert one.health["well"] is True
         policy.unlink()
         assert one.health["well"] is False
-    (words,) = said
-    assert words.startswith("ready: ")
+        wait_until(lambda: len(said) == 4)
+    assert said[0] == said[3] == "ERROR no policy"  # once for each time
+    assert {words.partition(":")[0] for words in said[1:3]} == {"ready", "mended"}
 
 
 def test_a_dead_process_is_started_again_later_and_later(

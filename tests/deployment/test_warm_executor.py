@@ -1,6 +1,7 @@
 """The warm executor: what is preloaded, that forks answer, and that they share no randomness."""
 
 import json
+import logging
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import pytest
 from flwr.app import Message
 
@@ -328,6 +330,20 @@ def is_running(pid: int) -> bool:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+def test_only_at_first_is_no_answer_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it asks starts with it. A refusal, or a certificate that is not trusted, is news."""
+    executor = Executor(acquire=str, run=lambda _: None, poll=0.5)
+    request = httpx.Request("POST", "https://127.0.0.1:9443/v1/runtime")
+    silent = httpx.ConnectError("Connection refused", request=request)
+    foreign = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] expired", request=request)
+    response = httpx.Response(401, request=request)
+    refused = httpx.HTTPStatusError("x", request=request, response=response)
+    levels = [executor._level(each) for each in (silent, foreign, refused)]
+    assert levels == [logging.INFO, logging.WARNING, logging.WARNING]
+    monkeypatch.setattr("fedprikl.deployment.flower.privates.STARTING", 0.0)
+    assert executor._level(silent) == logging.WARNING
 
 
 def test_an_idle_executor_looks_less_often_and_soon_again_after_a_message() -> None:

@@ -53,13 +53,13 @@ def run_party(
     health_port: int,
     log_format: LogFormat = "text",
     certificates: Sequence[Path | None] = (),
-    usable: Callable[[], bool] = lambda: True,
+    trouble: Callable[[], str] = str,
 ) -> None:
     """Starts the processes of a party and keeps them running; returns when it is told to stop.
 
     They share a folder of the home that only this user can read. It is made anew at every start, so
     what a crash leaves there is of no use to anybody. Every hour it looks when the certificates
-    end, which metrics.prom tells, and warns in time. It is well only while `usable` says so.
+    end, which metrics.prom tells, and warns in time. It is well only while there is no `trouble`.
     """
     log = log_to(log_format)
     say_own = partial(log, "fedprikl")
@@ -71,7 +71,7 @@ def run_party(
             say_own,
             hear=log,
             chore=lambda: watch_certificates(home / "metrics.prom", files, say_own),
-            usable=usable,
+            trouble=trouble,
         )
         if health_port:
             stack.enter_context(serve_health(health_port, lambda: supervisor.health))
@@ -121,9 +121,9 @@ def held(home: Path, name: str) -> Iterator[None]:
         with locked(home / name, timeout=0) as first:
             if not first:
                 raise DeploymentError(
-                    f"`fedprikl {name}` is running already with the folder {home}. Stop it first, "
-                    "or set FEDPRIKL_HOME: every site, aggregator and relay has a folder of its "
-                    "own."
+                    f"`fedprikl {name}` is running already with the folder {home}. Stop it first. "
+                    "Every site, aggregator and relay has a folder of its own: --folder, or "
+                    "FEDPRIKL_HOME."
                 )
             yield
     except OSError as error:

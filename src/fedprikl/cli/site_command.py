@@ -223,17 +223,17 @@ def run(
         health_port=health_port,
         log_format=log_format,
         certificates=[start.roots],
-        usable=partial(_is_readable, start.home.policy),
+        trouble=partial(_policy_trouble, start.home.policy),
     )
 
 
-def _is_readable(policy: Path) -> bool:
-    """Whether a policy can be read; a site with another answers nobody."""
+def _policy_trouble(policy: Path) -> str:
+    """Why a policy cannot be read; a site with such a policy answers nobody."""
     try:
         load_policy(policy)
-    except FedPriKLError:
-        return False
-    return True
+    except FedPriKLError as error:
+        return f"This site answers nobody until its policy is mended. {error}"
+    return ""
 
 
 @commands.command("policy")
@@ -274,7 +274,7 @@ def check(
     """Says everything that is wrong, before the first round: exit code 1 if anything is.
 
     Looks at data and columns, policy and the plans it knows, keys, roster, the relay with its clock
-    and certificate, memory, log and disk. Reads no record.
+    and certificate, memory, log and disk. It also looks at the first records, for you alone.
 
     Example: `fedprikl site check --folder site --data records.csv`
     """
@@ -285,9 +285,12 @@ def check(
         print_json({"well": not wrong, "findings": [to_plain(each) for each in found]})
     else:
         for each in found:
-            say(f"{'WRONG' if each.wrong else 'ok':5} {each.what}: {each.words}")
+            mark = "WRONG" if each.wrong else "LOOK" if each.look else "ok"
+            say(f"{mark:5} {each.what}: {each.words}")
         many = "1 thing is wrong" if len(wrong) == 1 else f"{len(wrong)} things are wrong"
         say(many if wrong else "nothing is wrong")
+        if any(each.look for each in found):
+            say("LOOK: you decide; the site starts and answers all the same", console=notes)
     if wrong:
         raise typer.Exit(1)
 
@@ -313,6 +316,11 @@ def check_before_start(data: str, table: str, folder: Path, form: CsvFormat) -> 
     wrong = [each for each in found if each.wrong]
     for each in wrong:
         say(f"WRONG {each.what}: {each.words}", console=notes)
+    if any(each.look for each in found):  # its words are of records, and this may go to a log
+        say(
+            "LOOK  data: the first records are unusual; `fedprikl site check` says why",
+            console=notes,
+        )
     if any(each.what in NEEDED for each in wrong):
         raise InvalidInputError(
             "The site was not started. The kit is unpacked: mend this, and start again. `fedprikl "

@@ -1,10 +1,12 @@
 """Whether a site is ready for a round: everything that is wrong, at once, before the first one.
 
-Reads no record: the files of the records are opened, and their columns compared.
+The first records are looked at for the site's own people (`site_look`); what is wrong never depends
+on them.
 """
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +16,7 @@ from fedprikl.checks import check_instant
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.deployment.settings import Home, is_joined
 from fedprikl.deployment.site_log import SiteLog, how_often
+from fedprikl.deployment.site_look import look_at_records
 from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.deployment.tls import (
     CLOCKS,
@@ -45,6 +48,7 @@ class Finding:
     what: str
     wrong: bool
     words: str
+    look: bool = False  # not wrong, but people should look at it; it may depend on records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,12 @@ def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
         "disk": partial(_disk, site.home),
     }
     found = [each for what, check in checks.items() for each in _looked(what, check)]
-    return [*found, *_plans(site, at=at)]
+    wrong = {each.what for each in found if each.wrong}
+    if not wrong & {"data", "references"}:
+        found += _look(site)
+    if "policy" not in wrong:  # else every plan would say so once more
+        found += _plans(site, at=at)
+    return found
 
 
 def _looked(what: str, check: Callable[[], Iterator[str]]) -> Iterator[Finding]:
@@ -108,16 +117,32 @@ def _distinct(home: Home) -> dict[str, Reference]:
     return {each.fingerprint: each for each in found}
 
 
-def _data(site: CheckedSite) -> Iterator[str]:
+def _records(site: CheckedSite) -> FileRecords:
     by_name = any(
         signed.plan.when.kind == "series" and not signed.plan.when.time_column
         for signed in site.home.known_plans().values()
     )
     files = data_files(site.data, days=EVER) if by_name else data_files(site.data)
+    return FileRecords(files, site.form)
+
+
+def _data(site: CheckedSite) -> Iterator[str]:
+    records = _records(site)
     for fingerprint, reference in _distinct(site.home).items():
-        FileRecords(files, site.form).open(CellReader(reference))
-        many = "1 file has" if len(files) == 1 else f"{len(files)} files have"
+        records.open(CellReader(reference))
+        many = "1 file has" if len(records.files) == 1 else f"{len(records.files)} files have"
         yield f"{many} the columns of the reference {fingerprint[:16]}"
+
+
+def _look(site: CheckedSite) -> Iterator[Finding]:
+    """What the first records show, for each reference; a look that fails says nothing."""
+    with suppress(FedPriKLError, OSError):
+        records, told = _records(site), set[str]()
+        for reference in _distinct(site.home).values():
+            for words in look_at_records(records, reference):
+                if words not in told:
+                    told.add(words)
+                    yield Finding("data", False, words, look=True)
 
 
 def _node_key(site: CheckedSite) -> Iterator[str]:
@@ -249,6 +274,9 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     most = policy.limits.most_counts
     if counted >= most:
         raise PolicyRefusal(f"{_counted(counted, most, 'most-counts')}: it would be refused")
+    if plan.when.kind == "once":
+        log = SiteLog(home.log, SiteMemory(home.memory, site.data).log_head())
+        log.check_year(plan, policy, at=at)
     yield f"would be answered{_waits(policy)}"
 
 

@@ -225,6 +225,15 @@ class SiteLog:
         with self._open() as store, store.reading():
             return _total(store, self._replayed(store).since(at), (), policy)
 
+    def check_year(self, plan: Plan, policy: SitePolicy, *, at: str) -> None:
+        """Refuses one more release of a plan if those of a year would cost a record too much."""
+        if not self._path.exists() and self._anchor is None:
+            cost = (stated_cost(plan), plan.charged_times(None))
+            _check_limit(_safe_sum([cost], policy.delta_per_year), policy)
+            return
+        with self._open() as store, store.reading():
+            self._check_total(store, self._replayed(store), plan, None, policy, at)
+
     def before(
         self, signed: SignedPlan, period: int | None, policy: SitePolicy | None, *, at: str
     ) -> tuple[int, float]:
@@ -264,15 +273,10 @@ class SiteLog:
         policy: SitePolicy,
         at: str,
     ) -> None:
-        limit = policy.epsilon_per_year
-        if limit is None:
+        if policy.epsilon_per_year is None:
             return
         total = _total(store, book.since(at), [(plan, plan.charged_times(period))], policy)
-        if total > limit * (1 + ROUNDING):
-            raise PolicyRefusal(
-                f"with this round the releases of a year would cost a record epsilon {total:.4g} "
-                f"(delta {policy.delta_per_year:g}), and it allows {limit:g}"
-            )
+        _check_limit(total, policy)
 
     def _open(self, *, create: bool = True) -> Store:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -282,6 +286,15 @@ class SiteLog:
         book = LogBook()
         store.replay(store.entries(self._anchor), book.apply)
         return book
+
+
+def _check_limit(total: float, policy: SitePolicy) -> None:
+    limit = policy.epsilon_per_year
+    if limit is not None and total > limit * (1 + ROUNDING):
+        raise PolicyRefusal(
+            f"with this round the releases of a year would cost a record epsilon {total:.4g} "
+            f"(delta {policy.delta_per_year:g}), and it allows {limit:g}"
+        )
 
 
 def _check_yes(request: Request | None) -> None:
@@ -392,13 +405,13 @@ def plan_in_words(signed: SignedPlan, period: int | None = None) -> list[str]:
     views = ", ".join(view.name or "the whole table" for view in plan.views)
     whom = "one record" if plan.unit.kind == "record" else "all that this site holds"
     seen = "the aggregator alone" if plan.trust == "aggregator" else "nobody: each site adds noise"
-    often = ("at most " if budget.releases > 1 else "") + how_often(budget.releases)
+    often = "one release" if budget.releases == 1 else f"at most {budget.releases} releases"
     lines = [
         f"about: the population {plan.population!r}, compared with the reference "
         f"{plan.reference[:16]}",
         f"counts of: {views}; {plan.points + plan.column_points:,} numbers in all",
         f"cost: epsilon {budget.epsilon:g}, delta {budget.delta:g} for each release, which "
-        f"protects {whom}; the same records are counted {often}",
+        f"protects {whom}; {often} about the same records under this plan",
         f"who sees exact sums of several sites: {seen}; nobody sees those of this site",
         f"among: {'known sites only (a roster)' if plan.roster else 'whoever is registered'}",
     ]

@@ -27,6 +27,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a dead process is start
 SETTLED = 60.0  # seconds after which a process counts as well
 STAYED = 2.0  # seconds that a process has to live before anybody is told that all is ready
 STOPPING = 10.0  # seconds that all processes together have to end
+TROUBLE = 5.0  # seconds between two looks at what they need besides each other
 LOOK = 0.2  # seconds between two looks at them
 SILENT = 60.0  # seconds without a sign of life after which a process is not well
 EVERY, HOUR = 0.5, 3600.0  # seconds
@@ -92,14 +93,15 @@ class Supervisor:
         *,
         hear: Callable[[str, str], None] | None = None,
         chore: Callable[[], None] = lambda: None,
-        usable: Callable[[], bool] = lambda: True,
+        trouble: Callable[[], str] = str,
     ) -> None:
         """`hear` is handed each line of each child; `chore` is done at first, and every hour.
 
-        `usable`: whether what the children need besides each other is in order.
+        `trouble`: what is wrong with what the children need besides each other; said when new.
         """
         self.children, self._say, self._stopping = children, say, False
-        self._hear, self._chore, self._usable, self._ready = hear, chore, usable, False
+        self._hear, self._chore, self._trouble, self._ready = hear, chore, trouble, False
+        self._told = ""  # the trouble that was said last
 
     @property
     def health(self) -> dict[str, object]:
@@ -115,7 +117,7 @@ class Supervisor:
     @property
     def _is_well(self) -> bool:
         running = bool(self.children) and all(child.is_well for child in self.children)
-        return running and self._usable()
+        return running and not self._trouble()
 
     def _say_ready(self) -> None:
         """Once: what was said before about processes that do not answer yet is over."""
@@ -125,15 +127,27 @@ class Supervisor:
             self._ready = True
             self._say("ready: all processes run and answer each other; waiting for rounds")
 
+    def _say_trouble(self) -> None:
+        """Once for each; else the first word of it would come with the next round."""
+        found = self._trouble()
+        if found and found != self._told:
+            self._say(f"ERROR {found}")
+        elif self._told and not found:
+            self._say("mended: what was wrong is right again")
+        self._told = found
+
     def run(self) -> None:
         """Until SIGTERM or SIGINT; every child has ended when this returns."""
         before = {n: signal.signal(n, self._stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
-            next_chore = time.monotonic()
+            next_chore = next_trouble = time.monotonic()
             while not self._stopping:
                 if time.monotonic() >= next_chore:
                     self._chore()
                     next_chore += HOUR
+                if time.monotonic() >= next_trouble:
+                    self._say_trouble()
+                    next_trouble += TROUBLE
                 for child in self.children:
                     self._look_after(child)
                 self._say_ready()

@@ -107,6 +107,7 @@ class Executor:
     parent: int = 0
     own: bool = False  # whether the API is that of this site's own SuperNode, not of a relay
     at_once: int = AT_ONCE
+    _begun: float = field(default_factory=time.monotonic)
     _forks: set[int] = field(default_factory=set)
     _stopping: bool = False
 
@@ -155,11 +156,17 @@ class Executor:
         try:
             token = self.acquire()
         except httpx.HTTPError as error:
-            log.warning(no_task_words(error, own=self.own))
+            log.log(self._level(error), no_task_words(error, own=self.own))
             return None
         if self.beat is not None:
             self.beat.touch()
         return token
+
+    def _level(self, error: httpx.HTTPError) -> int:
+        """A SuperNode or a host's relay starts at the same time: at first no answer is no news."""
+        answered = isinstance(error, httpx.HTTPStatusError) or privates.is_untrusted(error)
+        starting = time.monotonic() < self._begun + privates.STARTING
+        return logging.INFO if starting and not answered else logging.WARNING
 
     def _fork(self, token: str) -> None:
         sys.stdout.flush()

@@ -15,6 +15,7 @@ pyproject.toml pins one. When it is raised, read this file from top to bottom:
     taking_turns               replaces `SqlMixin.session` of the relay
     tolerate_clocks            replaces the limits by which requests are too old or too new
     make_database, prune_relay the tables of the relay. Check: a table that is new in Flower
+    connected_nodes            the nodes that a relay knows, with their keys. Check: ListNodes
     in_plain_words             the messages and exit codes that Flower logs
     FLWR, STARTED, STOPPED     Flower's command, and what `flwr run` and `flwr stop` print
 
@@ -350,6 +351,7 @@ def flower_superlink() -> None:
     SqlMixin.session = taking_turns(SqlMixin.session)  # type: ignore[assignment,method-assign]
     tolerate_clocks()
     make_database(Path(_option("--database")))
+    logging.getLogger("flwr").addFilter(lambda record: not _SILENT.search(record.getMessage()))
     cli.flower_superlink()
 
 
@@ -450,6 +452,39 @@ def prune_relay(path: Path, *, before: datetime) -> int:
 
 
 # ------------------------------------------------------------------------------------------------
+# Nodes of a relay
+
+
+def connected_nodes(relay: str, roots: Path) -> dict[bytes, bool]:
+    """The node keys that a relay knows, each with whether the node is connected now."""
+    import httpx
+    from flwr.proto.control_pb2 import ListNodesRequest
+    from flwr.supercore.control import ControlHttpClient
+    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+
+    client = ControlHttpClient.from_server_address(
+        relay,
+        insecure=False,
+        root_certificates=roots.read_bytes(),
+        interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+    )
+    try:
+        with contextlib.closing(client):
+            found = client.ListNodes(ListNodesRequest()).nodes_info
+    except httpx.HTTPError:
+        raise DeploymentError(f"The relay {relay} does not tell which sites are there.") from None
+    return {node.public_key: node.status == "online" for node in found}
+
+
+def node_key(line: str) -> bytes:
+    """A node's public key as Flower's API has it, from the line that ssh-keygen writes."""
+    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    return public_key_to_bytes(load_ssh_public_key(line.encode()))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------
 # What Flower prints and logs
 
 STARTING = 30.0  # seconds in which a SuperNode need not answer yet
@@ -531,6 +566,11 @@ def _details(message: str, relay: str) -> dict[str, str]:
         "later": f"in {float(pause[1]):.0f} s" if pause else "later",
         "certificate": refused_words(why[1] if why else "the handshake failed", relay),
     }
+
+
+def is_untrusted(error: Exception) -> bool:
+    """Whether what answers has a certificate that is not trusted: to wait does not mend that."""
+    return bool(_UNTRUSTED.search(str(error)))
 
 
 def explain_flower(relay: str, key: str = "node", *, own: bool = False) -> None:
