@@ -1,5 +1,6 @@
 """`fedprikl federation`: what is said and refused before anything runs."""
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from fedprikl.cli import federation_command, site_command
 from fedprikl.cli.app import app
 from fedprikl.cli.running import held
 from fedprikl.deployment import site_check
+from fedprikl.deployment.flower.privates import node_key
 from fedprikl.deployment.provisioning import Federation
 from fedprikl.deployment.tls import first_end
 from fedprikl.protocol import Roster, SealingKey, Series
@@ -110,6 +112,54 @@ def test_after_a_kit_comes_a_question_and_after_a_removal_a_new_plan(
     assert "--roster out" not in error
 
 
+def test_status_and_ask_name_who_is_connected(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "The relay does not answer" in said("federation", "status", "hospitals")
+    known = Federation.load(Path("hospitals"))
+    nodes = {node_key(each.node): each.name != "cork" for each in known.sites}
+    monkeypatch.setattr(federation_command, "check_relay", lambda *_: 0.0)
+    monkeypatch.setattr(federation_command, "connected_nodes", lambda *_: nodes)
+    found = json.loads(said("federation", "status", "hospitals", "--json"))["sites"]
+    assert {each["name"]: each["connected"] for each in found} == {
+        "aachen": True,
+        "bergen": True,
+        "cork": False,
+    }
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    done = runner.invoke(app, ["federation", "ask", "hospitals"])
+    assert "not connected yet: cork" in done.stderr
+    assert "--clients 2" not in done.stderr  # a sum has at least three
+    assert admitted.is_dir()
+
+
+def test_a_kit_for_the_same_sites_stops_nobody(admitted: Path) -> None:
+    assert admitted.is_dir()
+    planned()
+    assert "stop it if it runs" in said("federation", "kit", "hospitals", "plan.json")
+    planned(serial=9)
+    shown = said("federation", "kit", "hospitals", "plan.json", "--force")
+    assert "Sites that run with the kit before go on" in shown
+    assert "federation start" not in shown
+    said("federation", "invite", "hospitals", "delft")
+    said("federation", "join", "delft.invite", "--folder", "delft-site")
+    said("federation", "admit", "hospitals", "delft.join", "--yes")
+    planned(serial=10)
+    shown = said("federation", "kit", "hospitals", "plan.json", "--force")
+    assert "stop it if it runs" in shown
+
+
+def test_ask_does_not_begin_what_it_could_not_write(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(federation_command, "_tell_relay", lambda *_: pytest.fail("too late"))
+    (admitted / "release.json").write_text("of last week")
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    assert "exists already" in fails(monkeypatch, capsys, "federation", "ask", "hospitals")
+
+
 def test_status_says_when_a_plan_is_released_and_shows_the_line_of_the_next(
     admitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +225,17 @@ def test_a_site_says_how_its_csv_files_are_written_and_is_told_the_whole_line(
     assert (site["separator"], site["encoding"], site["health_port"]) == (";", "cp1252", 8499)
     check = ("site", "check", "--folder", "aachen-site", "--data", "own.csv")
     assert "nothing is wrong" in said(*check, "--separator", ";")
+
+
+def test_a_site_with_unusual_records_starts_and_its_log_says_no_more(site: dict[str, Any]) -> None:
+    Path("months.csv").write_text("age,plan\n" + "480,basic\n" * 30)
+    done = runner.invoke(app, [*START, "months.csv"])
+    assert site["superlink"] == "127.0.0.1:9443"
+    (line,) = [line for line in done.stderr.splitlines() if "LOOK" in line]
+    assert "`fedprikl site check`" in done.stderr
+    assert "age" not in done.stderr
+    assert "100%" not in done.stderr
+    assert line.startswith("LOOK  data: the first records are unusual")
 
 
 @pytest.mark.usefixtures("site")

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from fedprikl.cli.console import notes, print_json, say, show_table, shown
+from fedprikl.cli.console import notes, print_json, say, show_table
 from fedprikl.cli.options import (
     CsvOptions,
     Force,
@@ -33,7 +33,7 @@ from fedprikl.deployment.flower.parties import (
     prepare_relay,
     relay_processes,
 )
-from fedprikl.deployment.flower.privates import FLWR
+from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.tls import check_relay
@@ -250,17 +250,29 @@ def status(folder: Folder, json: Json = False) -> None:
     Example: `fedprikl federation status hospitals`
     """
     known = Federation.load(folder)
+    there = _connected(known)
     rows = [
-        (site.name, site.state, site.expires, _fingerprint(known, site)) for site in known.sites
+        (
+            site.name,
+            site.state,
+            None if there is None else site.name in there,
+            site.expires,
+            _fingerprint(known, site),
+        )
+        for site in known.sites
     ]
     if json:
-        names = ("name", "state", "expires", "fingerprint")
+        names = ("name", "state", "connected", "expires", "fingerprint")
         sites = [dict(zip(names, row, strict=True)) for row in rows]
         print_json({"name": known.name, "relay": known.relay, "sites": sites})
         return
     say(f"{known.name}, relay {known.relay}: {_admitted(known)}")
-    head = ("site", "state", "invitation expires", "fingerprint")
-    show_table(head, [[shown(cell) for cell in row] for row in rows])
+    head = ("site", "state", "connected", "invitation expires", "fingerprint")
+    words = {None: "", True: "yes", False: "no"}
+    show_table(head, [[n, s, words[c], e[:16], f] for n, s, c, e, f in rows])
+    if there is None:
+        again = f"`fedprikl federation host {shlex.quote(str(folder))}`"
+        say(f"The relay does not answer, so who is connected is not known. Start it: {again}.")
     say(f"{_released(known)}next:\n  {_next(known)}")
 
 
@@ -284,11 +296,16 @@ def kit(
         load_reference(reference)
         provisioning.add_reference(known.home, reference)
     text = provisioning.make_kit(known, plan)
+    is_same = _is_like_before(known, plan)
     provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
-    say("next, at each site: stop it if it runs, then")
-    say(f"  fedprikl federation start {output.name} --data RECORDS\nthen here:\n  {_next(known)}")
+    if is_same:
+        say("Sites that run with the kit before go on: the roster and the reference are the same.")
+    else:
+        say("next, at each site: stop it if it runs, then")
+        say(f"  fedprikl federation start {output.name} --data RECORDS")
+    say(f"then here:\n  {_next(known)}")
 
 
 @commands.command("start")
@@ -362,6 +379,7 @@ def ask(
     """
     from fedprikl.cli.federate_command import federate_command
 
+    check_outputs(output, report, force=force)
     known, started = Federation.load(folder), time.time()
     path = plan or known.home.folder / "plan.json"
     if _planned(known, path).plan.is_series:
@@ -370,6 +388,7 @@ def ask(
             f"`fedprikl federation monitor {shlex.quote(str(folder))}`."
         )
     _tell_relay(known, known.admitted)
+    _say_away(known, clients or len(known.admitted))
     os.environ["FLWR_HOME"] = str(known.folder / "flwr")
     try:
         federate_command(
@@ -453,6 +472,15 @@ def monitor(
         _say_refusals(known, since=started)
 
 
+def _is_like_before(known: Federation, path: Path) -> bool:
+    """Whether sites with the newest kit can answer another plan: it comes with its round."""
+    newest = known.home.folder / "plan.json"
+    if not newest.exists():
+        return False
+    before, plan = SignedPlan.load(newest).plan, SignedPlan.load(path).plan
+    return (before.roster, before.reference) == (plan.roster, plan.reference)
+
+
 def _planned(known: Federation, path: Path) -> SignedPlan:
     """The plan, if it is for the sites as they are now."""
     if not path.exists():
@@ -465,6 +493,28 @@ def _planned(known: Federation, path: Path) -> SignedPlan:
             f"{_plan_commands(known)}"
         )
     return signed
+
+
+def _connected(known: Federation) -> set[str] | None:
+    """The sites that are connected now, by name; None if the relay does not tell."""
+    try:
+        check_relay(known.relay, known.certificates)
+        nodes = connected_nodes(known.relay, known.certificates)
+    except DeploymentError:
+        return None
+    joined = (site for site in known.sites if site.node)
+    return {site.name for site in joined if nodes.get(node_key(site.node), False)}
+
+
+def _say_away(known: Federation, clients: int) -> None:
+    """Who is waited for, and how to go on without them."""
+    there = _connected(known)
+    away = [site.name for site in known.admitted if site.name not in (there or ())]
+    if there is None or len(known.admitted) - len(away) >= clients:
+        return
+    left = len(known.admitted) - len(away)
+    words = f"; to go on without: --clients {left}" if left >= 3 else ""
+    say(f"not connected yet: {', '.join(away)}{words}", console=notes)
 
 
 def _say_refusals(known: Federation, *, since: float) -> None:
@@ -559,8 +609,11 @@ def _tell_relay(known: Federation, sites: list[Site]) -> None:
     except DeploymentError as error:
         say(f"{error} The sites are registered when it runs, by `ask`.", console=notes)
         return
+    registered = connected_nodes(known.relay, known.certificates)
     path = known.folder / "node.pub"
     for site in sites:
+        if node_key(site.node) in registered:
+            continue
         replace_file(path, f"{site.node}\n".encode(), mode=0o644)
         words = ("supernode", "register", str(path), CONNECTION, "--name", site.name)
         done = subprocess.run(  # noqa: S603  the arguments are a list, no shell reads them

@@ -234,8 +234,8 @@ def gather(run: Run, roster: Roster | None) -> dict[str, str]:
     if len(nodes) < max(3, settings.clients):
         raise DeploymentError(
             f"{len(nodes)} sites are connected after {settings.wait:g} s, "
-            f"{max(3, settings.clients)} are needed. Nothing was asked. Start more, or wait longer "
-            "(--wait); `flwr supernode list` shows which are registered, and which are online."
+            f"{max(3, settings.clients)} are needed. Nothing was asked. Start more, wait longer "
+            "(--wait), or ask fewer (--clients)."
         )
     names = {node: node for node in nodes}
     if roster is not None:
@@ -272,8 +272,8 @@ def _check_countable(left: Collection[str], needed: int, period: int | None) -> 
         else f"Period {period} was counted before, and no release came of it: go on with the next."
     )
     raise DeploymentError(
-        f"The records of only {len(left)} clients may still be counted under this plan, "
-        f"{needed} clients are needed. Nothing was asked. {advice}"
+        f"The records of only {len(left)} {'client' if len(left) == 1 else 'clients'} may still be "
+        f"counted under this plan, {needed} clients are needed. Nothing was asked. {advice}"
     )
 
 

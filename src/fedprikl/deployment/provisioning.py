@@ -199,7 +199,10 @@ def check_new(folder: Path, name: str) -> None:
     """Refuses a folder that holds a federation, and what is no name."""
     _check_name(name)
     if (folder / "federation.json").exists():
-        raise InvalidInputError(f"{folder} holds a federation already. {UNCHANGED}")
+        raise InvalidInputError(
+            f"{folder} holds a federation already. {UNCHANGED} Another reference comes with "
+            "`fedprikl federation kit --reference`; for a new federation, choose another folder."
+        )
 
 
 def found(folder: Path, *, name: str, relay: str, reference: Path) -> Federation:
