@@ -206,7 +206,7 @@ def one_place(path: Path | None, data: str | None, table: str, what: str) -> Pla
     if (path is None) == (data is None):
         raise typer.BadParameter(f"Give {what}, or a database with --data: one of both.")
     if path is not None and table:
-        raise typer.BadParameter("--table names a table of a database: give the database (--data).")
+        raise typer.BadParameter("--table is of a database: write --data before the database.")
     return DatabaseTable(data, table) if data is not None else Path(path or "")
 
 

@@ -329,7 +329,8 @@ def _print_tables(document: dict[str, Any]) -> None:
             )
         )
     if document["periods"] is not None:
-        show(f"{document['periods']:,} periods; how much they differ is ordinary in a series")
+        number = f"{document['periods']:,} periods"
+        show(f"{number}: where a series is planned, as much as they differ counts as no drift")
     say(f"reference: {document['reference']}")
 
 

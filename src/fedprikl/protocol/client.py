@@ -260,7 +260,7 @@ def check_roster(
     if roster.fingerprint != plan.roster:
         raise PolicyRefusal(
             f"the plan names another roster ({plan.roster[:16]}) than this client has "
-            f"({roster.fingerprint[:16]})"
+            f"({roster.fingerprint[:16]}): the newest kit or roster.txt has it"
         )
     if not sums.roster or not roster.holds(sums.roster):
         raise PolicyRefusal("the cohort has members who are not in the roster")
