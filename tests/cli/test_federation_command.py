@@ -17,6 +17,7 @@ from fedprikl.deployment import site_check
 from fedprikl.deployment.flower.privates import node_key
 from fedprikl.deployment.provisioning import Federation
 from fedprikl.deployment.tls import first_end
+from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import Roster, SealingKey, Series
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
@@ -110,6 +111,17 @@ def test_after_a_kit_comes_a_question_and_after_a_removal_a_new_plan(
     error = fails(monkeypatch, capsys, "federation", "ask", "hospitals")
     assert "Sites were admitted or removed since" in error
     assert "--roster out" not in error
+
+
+@pytest.mark.usefixtures("place")
+def test_admit_without_anybody_to_ask_changes_nothing_and_says_how() -> None:
+    said(*INIT, "--epsilon", "3")
+    said("federation", "invite", "hospitals", "aachen")
+    said("federation", "join", "aachen.invite", "--folder", "aachen-site")
+    done = runner.invoke(app, ["federation", "admit", "hospitals", "aachen.join"], input="")
+    assert isinstance(done.exception, InvalidInputError)
+    assert "--yes" in str(done.exception)
+    assert not Federation.load(Path("hospitals")).admitted
 
 
 def test_status_and_ask_name_who_is_connected(

@@ -132,7 +132,7 @@ def test_a_long_list_of_noises_is_counted() -> None:
     charges = [ConcentratedRelease(rho=rho) for rho in (0.1, 0.1, 0.1, 0.1, 0.2, 0.3, 0.4)]
     said = noise_words(compose_charges(charges))
     assert said.startswith("4 times ")
-    assert said.endswith(" and 2 more")
+    assert said.endswith(" and 3 more")
     assert noise_words(charges[0]) == charges[0].per_unit()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -68,6 +69,15 @@ def progress_bar() -> Progress:
     """How many clients are done; for a person at a terminal, and without times."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
+
+
+def agrees(question: str) -> bool:
+    """Whether a person says yes; no, if nobody is there to be asked."""
+    try:
+        return typer.confirm(question)
+    except typer.Abort:
+        say("")
+        return False
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from fedprikl.cli.console import notes, print_json, say, show_table
+from fedprikl.cli.console import agrees, notes, print_json, say, show_table
 from fedprikl.cli.options import (
     CsvOptions,
     Force,
@@ -216,8 +216,8 @@ def admit(
     changed = provisioning.admit(known, [site for site, _ in found])
     for site, fingerprint in found:
         say(f"{site.name}: {fingerprint}")
-    if not yes and not typer.confirm("Did every site tell you this fingerprint by another way?"):
-        raise InvalidInputError("Nothing was changed. Compare them first.")
+    if not yes and not agrees("Did every site tell you this fingerprint by another way?"):
+        raise InvalidInputError("Nothing was changed. Compare them first; --yes says that you did.")
     changed.save()
     _tell_relay(changed, [site for site, _ in found])
     say(f"{_admitted(changed)}. next:\n  {_next(changed)}")

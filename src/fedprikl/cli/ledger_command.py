@@ -19,7 +19,7 @@ from fedprikl.privacy.charges import Charge
 from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
 
 DEFAULT_DELTA = 1e-6
-KINDS = 2  # of noise that are named for each round
+KINDS = 1  # of noise that are named for each round
 _STATES = {
     "open": "[yellow]open, charged[/yellow]",
     "committed": "committed",
@@ -153,7 +153,7 @@ def _print_overview(accounts: tuple[Account, ...]) -> None:
 
 
 def noise_words(charge: Charge) -> str:
-    """The noise of a release; parts with the same noise are counted, and of many kinds two named.
+    """The noise of a release; parts with the same noise are counted, and of many kinds one named.
 
     `--json` has all of them.
     """
@@ -177,7 +177,8 @@ def _print_account(account: Account, fits: dict[str, float]) -> None:
             for known in account.rounds
         ]
         head = ("round", "reserved", "noise", "ε alone", "state", "note")
-        show_table(head, rows, right=[3], lines=True)
+        width = len(head) if any(known.note for known in account.rounds) else len(head) - 1
+        show_table(head[:width], [row[:width] for row in rows], right=[3], lines=True)
     show(
         f"{shown(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
         f"(delta {account.delta:g}), {left_words(account)} is left. It is the budget of "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedprikl.cli.console import notes, print_json, say
+from fedprikl.cli.console import agrees, notes, print_json, say
 from fedprikl.cli.options import (
     CsvOptions,
     Force,
@@ -476,7 +476,7 @@ def _decide(number: int, folder: Path | None, *, yes: bool, sure: bool) -> None:
     known = log.read().requests.get(number)
     if known is not None:
         _describe(log, known, home)
-    if known is not None and not sure and not typer.confirm("Take part?"):
-        raise InvalidInputError("Nothing was changed.")
+    if known is not None and not sure and not agrees("Take part?"):
+        raise InvalidInputError("Nothing was changed. To say it without being asked: --yes.")
     decided = log.decide(number, yes=yes, by=getpass.getuser(), at=now())
     say(f"request {number}: {decided.state}" + (". Tell the organiser to ask again" if yes else ""))

@@ -123,7 +123,9 @@ def test_plans_beyond_the_limits_are_refused(tmp_path: Path) -> None:
     assert "exceed the limits" in fails("accept", made.homes[0], made.plan)
     other = SignedPlan.sign(made.signed.plan, SigningKey.generate())
     made.plan.write_text(json.dumps(other.to_dict()))
-    assert "not signed by the organiser" in fails("accept", made.homes[0], made.plan)
+    refused = fails("accept", made.homes[0], made.plan)
+    assert "not signed by the organiser" in refused
+    assert "limits.json" in refused  # where its key can be corrected
     assert "has not accepted the plan" in fails("answer", made.homes[0], made.plan)
 
 

@@ -81,7 +81,8 @@ class Limits:
         budget = signed.plan.budget
         if not signed.is_signed_by(self.organiser):
             raise PolicyRefusal(
-                "the plan is not signed by the organiser that this server works for"
+                "the plan is not signed by the organiser that this server works for: "
+                f"{LIMITS} says {self.organiser[:16]}, the plan {signed.signer[:16] or 'nobody'}"
             )
         if not (budget.epsilon <= self.largest_epsilon and budget.delta <= self.largest_delta):
             raise PolicyRefusal(
