@@ -236,8 +236,11 @@ def test_five_sites_in_ten_commands(tmp_path: Path) -> None:
             more = ("--data", str(file), *quiet)
             run(name, "federation", "start", kit, *more, background=True)
         run(org, "federation", "ask", "hospitals", "--wait", "180")
+        folder = str(tmp_path / org / "hospitals")
+        known = json.loads(run("somebody", "federation", "status", folder, "--json"))
     finally:
         run.stop()
     release = Release.load(tmp_path / org / "release.json")
     assert [cohort.included for cohort in release.cohorts] == [len(NAMES)]
-    assert run.counts == {org: 8} | dict.fromkeys(NAMES, 2)
+    assert all(each["connected"] for each in known["sites"])  # as Flower's own API tells it
+    assert run.counts == {org: 8, "somebody": 1} | dict.fromkeys(NAMES, 2)
