@@ -402,12 +402,16 @@ class CountsDesign:
 
         (scores, releases). The arguments are those of `read`.
         """
-        on_counts, on_outside = self.draw_noise(rng, len(counts))
-        noisy = counts + on_counts, self.records - self.asked(counts) + on_outside
+        noisy = self.renoised(counts, rng)
         if not textbook:
             return self.read(*noisy, scores=scores, rng=rng, draws=draws)[0]
         found = [self.textbook(*noisy, score=score, rng=rng, draws=draws) for score in scores]
         return np.array(found)
+
+    def renoised(self, counts: Ints | Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Exact counts (releases, points) with noise of this law, as `read` takes them."""
+        on_counts, on_outside = self.draw_noise(rng, len(counts))
+        return counts + on_counts, self.records - self.asked(counts) + on_outside
 
     def weighted(self, counts: Floats, score: Score) -> Floats:
         """The divergence of these very counts, (releases, points), if no others are asked."""
