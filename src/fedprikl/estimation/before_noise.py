@@ -30,7 +30,7 @@ STEPS, GROUP_STEPS = 60, 20  # of the search for weights: of all cells, and of a
 PRIOR, GROUP_PRIOR = 1.0, 20.0
 FEW = 10.0  # records: where fewer are expected or found, counts are drawn as whole numbers
 LEAST = 0.2  # records: the variance of a count whose mean is 0
-TINY, LEAST_CHANCE = 1e-12, 1e-300
+TINY, LEAST_CHANCE, LEAST_PRIOR = 1e-12, 1e-300, 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,16 +73,19 @@ class BeforeNoise:
             0.5 * np.log(precision) + np.log(np.maximum(weights, TINY))[:, None, :],
         )
 
-    def draw(self, counts: Floats, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def draw(
+        self, counts: Floats, draws: int, rng: np.random.Generator, *, varied: bool = False
+    ) -> tuple[Floats, Floats]:
         """Counts before noise, (releases, draws, cells), and the variance of each over its draws.
 
-        Given noisy counts (releases, cells). Cost: releases x cells x (57 + draws).
+        Given noisy counts (releases, cells). `varied` draws the mixture too, once for each release,
+        instead of taking the likeliest one. Cost: releases x cells x (57 + draws).
         """
         off = counts[..., None] - self.centre
         chances = self.level - 0.5 * self.precision * (off**2)[..., None]
         chances -= chances.max(axis=(2, 3), keepdims=True)
         np.exp(chances, out=chances)
-        for cells, weights in self._weights(chances.sum(axis=3)):
+        for cells, weights in self._weights(chances.sum(axis=3), rng if varied else None):
             chances[:, cells] *= weights[:, None, :, None]
         place = _chosen(chances.reshape(*counts.shape, -1), draws, rng)
         law, node = np.divmod(place, self.noise.shape[1])
@@ -96,32 +99,53 @@ class BeforeNoise:
         found[:, self.few] = _whole(few, variance[:, self.few], rng)
         return found.transpose(0, 2, 1), variance.mean(axis=2) + TINY
 
-    def _weights(self, likelihoods: Floats) -> Iterator[tuple[Ints, Floats]]:
-        """The mixture of each group of cells: (releases, laws)."""
-        releases, _, laws = likelihoods.shape
-        usual = mixture_weights(likelihoods, np.full((releases, laws), PRIOR / laws), STEPS)
-        for cells in self.groups:
-            here = likelihoods[:, cells]
-            alone = len(self.groups) == 1
-            yield cells, usual if alone else mixture_weights(here, GROUP_PRIOR * usual, GROUP_STEPS)
+    def _weights(
+        self, likelihoods: Floats, rng: np.random.Generator | None
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """The mixture of each group of cells, (releases, laws): the likeliest one.
+
+        Given a generator, one that is drawn by a Bayesian bootstrap (Rubin, 1981): each cell, and
+        each of those that the prior is worth, counts as an exponential variable instead of 1.
+        """
+        releases, cells, laws = likelihoods.shape
+        prior = np.full((releases, laws), PRIOR / laws)
+        usual = mixture_weights(likelihoods, prior, STEPS, _bootstrapped((releases, cells), rng))
+        for cells_here in self.groups:
+            if len(self.groups) == 1:
+                yield cells_here, usual
+                continue
+            prior = GROUP_PRIOR * usual
+            if rng is not None:
+                prior = rng.standard_gamma(prior) + LEAST_PRIOR
+            each = _bootstrapped((releases, len(cells_here)), rng)
+            here = likelihoods[:, cells_here]
+            yield cells_here, mixture_weights(here, prior, GROUP_STEPS, each)
 
 
-def mixture_weights(likelihoods: Floats, prior: Floats, steps: int) -> Floats:
+def _bootstrapped(shape: tuple[int, int], rng: np.random.Generator | None) -> Floats:
+    """How much each cell counts."""
+    return np.ones(shape) if rng is None else rng.standard_exponential(shape)
+
+
+def mixture_weights(
+    likelihoods: Floats, prior: Floats, steps: int, counted: Floats | None = None
+) -> Floats:
     """How often each law of a mixture occurs, (releases, laws), from (releases, cells, laws).
 
     By expectation and maximisation (Dempster, Laird and Rubin, 1977), from the prior: cells that
-    each law is as likely for before any count is seen.
+    each law is as likely for before any count is seen. A cell counts as so many (releases, cells).
 
     >>> likelihoods, prior = np.array([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]]), np.full((1, 2), 0.5)
     >>> mixture_weights(likelihoods, prior, 60).round(3).tolist()
     [[0.875, 0.125]]
     """
-    total = prior.sum(axis=1, keepdims=True)
-    found = prior / total
+    found = prior / prior.sum(axis=1, keepdims=True)
+    cells = np.ones(likelihoods.shape[:2]) if counted is None else counted
+    total = (prior.sum(axis=1) + cells.sum(axis=1))[:, None]
     for _ in range(steps):
         each = np.maximum((likelihoods @ found[..., None])[..., 0], 1e-300)
-        found = found * ((1 / each)[:, None, :] @ likelihoods)[:, 0, :] + prior
-        found /= likelihoods.shape[1] + total
+        found = found * ((cells / each)[:, None, :] @ likelihoods)[:, 0, :] + prior
+        found /= total
     return np.asarray(found)
 
 

@@ -342,7 +342,13 @@ class CountsDesign:
         return min(releases, 1 + releases * len(self.points) * (LAWS + draws) // PIECE)
 
     def before_noise(
-        self, counts: Floats, outside: Floats, *, rng: np.random.Generator, draws: int
+        self,
+        counts: Floats,
+        outside: Floats,
+        *,
+        rng: np.random.Generator,
+        draws: int,
+        varied: bool = False,
     ) -> Floats:
         """Counts as they may have been before noise, (releases, draws, points).
 
@@ -358,7 +364,7 @@ class CountsDesign:
         normals = zip(*(law.normals for law in self.noise), strict=True)
         noise, weights = (np.array(each)[batch] for each in normals)
         laws = BeforeNoise.of(self.records[batch] * points.pi, noise, weights)
-        found, variance = laws.draw(known * scale, draws, rng)
+        found, variance = laws.draw(known * scale, draws, rng, varied=varied)
         found = found / scale[:, None]
         part = variance / self.asked(variance)[:, batch]
         off = taken[:, None] - self.asked(found)
