@@ -278,7 +278,7 @@ def combined(value: Number, counts: Number, score: Score, design: CountsDesign) 
     """
     model, rng = NoDrift.of(design.points, design.records, 1.0), public_simulation()
     held, terms = model.counts(COMPARED, rng), Terms.of(design.points, design.records)
-    truths = (terms.scores(held, score.plain) @ terms.weights)[:, None]
+    truths = terms.sums(held, score.plain)[:, None]
     blur, other = (
         float(np.median(np.abs(each.simulated(model, held, rng) - truths))) ** 2
         for each in (value, counts)
