@@ -281,7 +281,7 @@ def combined(value: Number, counts: Number, score: Score, design: CountsDesign) 
     """
     model, rng = NoDrift.of(design.points, design.records, 1.0), public_simulation()
     held, terms = model.counts(COMPARED, rng), Terms.of(design.points, design.records)
-    truths = (terms.scores(held, score.plain) @ terms.weights)[:, None]
+    truths = terms.sums(held, score.plain)[:, None]
 
     def read(held: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Divergences and spreads of noisy counts of these populations."""
