@@ -56,7 +56,7 @@ WANTED = {  # parameters of `plan_round`
     "skew": "Share of Pi mixed into P; defines the target. Default: 0.01 for KL.",
     "false_alarm": "How often drift may be found where none is.",
     "design_effect": "How correlated one client's records are; default: as the reference's client "
-    "ids show.",
+    "ids show. A rough correction, which does not replace ids.",
     "threshold": "Divergence to draw into the report.",
     "unit": "Whom the budget protects: one record, or one client with all it holds.",
     "per_client": typer.Option(

@@ -123,7 +123,7 @@ def plan_round(
     (default: what each divergence recommends). `most_records` is the largest number of records one
     client may hold (default: 16 times the average); a client with more stays away. `design_effect`
     says how correlated the records of one client are (default: from the reference's size and, with
-    client ids, its correlation). `tolerate` is a total variation up to which a drift does not
+    client ids, its correlation). It is a rough correction, and does not replace ids. `tolerate` is a total variation up to which a drift does not
     matter, for all views, or by the name of a column ("": of all others). `aggregator` is the key
     that answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients
     who may take part. With a `series`, `records` and `clients` are those of one release, the budget
@@ -208,7 +208,7 @@ def plan_round(
     )
     draft.check_tolerance()
     usual = PAYLOAD if trust != "servers" else MOST_POINTS * REPORT_BYTES
-    known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or usual, cohort)
+    known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or usual, cohort, records)
     if unit == "record":
         if (per_client, typical_records, empty) != (None, None, "reference"):
             raise InvalidInputError(
