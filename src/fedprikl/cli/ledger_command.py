@@ -70,9 +70,16 @@ def ledger_command(
         _copy(file, backup, restore, json)
         return
     _check_options(file, population, set_epsilon, {"--set-delta": set_delta, "--unit": unit})
+    is_new = not file.exists()
     with Ledger.open(file, create=set_epsilon is not None) as ledger:
         if set_epsilon is not None and population is not None:
             _set_budget(ledger, population, set_epsilon, set_delta, unit)
+        if is_new:
+            say(
+                f"{file} is a new ledger: there was none. If rounds are charged to another one, "
+                "remove this file, and name that one: --ledger.",
+                console=notes,
+            )
         head = ledger.head
         found = ledger.accounts() if population is None else (ledger.account(population),)
     fits = None

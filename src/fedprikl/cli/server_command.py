@@ -15,6 +15,7 @@ from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.privacy import Charge, Ledger
+from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
@@ -159,8 +160,7 @@ def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) 
     if wanted is None and name not in ledger.populations():
         say(
             f"the population {name!r} has no budget at this server yet. Before the answer, set one "
-            f"that has epsilon {total:.4g}: `fedprikl ledger --population {name} --set-epsilon "
-            f"{total:.4g} --ledger {path}`",
+            f"that has epsilon {total:.4g}: `{budget_command(path, name, f'{total:.4g}')}`",
             console=notes,
         )
         return

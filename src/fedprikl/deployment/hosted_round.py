@@ -40,6 +40,7 @@ from fedprikl.deployment.round_metrics import RoundMetrics, write_metrics
 from fedprikl.deployment.settings import RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import Ledger
+from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import (
     Aggregator,
     NoisedRound,
@@ -253,7 +254,7 @@ def _run_round(run: Run) -> Release:
         if plan.population not in ledger.populations():
             raise InvalidInputError(
                 f"The population {plan.population!r} has no budget at this aggregator. Set "
-                f"one: `fedprikl ledger --population {plan.population} --set-epsilon 1`."
+                f"one: `{budget_command(home.ledger, plan.population, 1)}`."
             )
         _aggregator(run, _rehearsal(run, server, roster, rng), ledger).check_budget()
         names = gather(run, roster)

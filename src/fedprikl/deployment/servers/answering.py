@@ -131,8 +131,7 @@ class _Part:
         if population not in ledger.populations():
             raise InvalidInputError(
                 f"The population {population!r} has no budget at this server. Set one: "
-                f"`fedprikl ledger --population {population} --set-epsilon 1 --ledger "
-                f"{self.home.ledger}`."
+                f"`{budget_command(self.home.ledger, population, 1)}`."
             )
         if self._attempts(ledger)[1]:
             raise ReleaseRefused(
