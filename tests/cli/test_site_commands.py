@@ -109,7 +109,28 @@ def test_everything_that_is_wrong_is_said_at_once(
     (site / "log.db").unlink()
     _, _, wrong = check()
     dear = SignedPlan.load(site / "dear.json").plan.fingerprint[:16]
-    assert "epsilon 1.5 and delta 1e-06 exceed the limits 1.2" in wrong[f"plan {dear}"][0]
+    words = wrong[f"plan {dear}"][0]
+    assert "no part: epsilon 1.5 exceeds the limit 1.2 (largest-epsilon)." in words
+
+
+def test_a_column_of_the_policy_that_no_reference_has_is_named(site: Path) -> None:
+    policy = site / "policy.toml"
+    text = policy.read_text()
+    policy.write_text('columns = ["age", "plan"]\n' + text)
+    assert check()[1]["policy columns"] == ["`columns` names age, plan"]
+    policy.write_text('columns = ["age", "paln"]\n' + text)
+    _, _, wrong = check()
+    assert "`columns` of" in wrong["policy columns"][0]
+    assert "names 'paln', which no reference here has" in wrong["policy columns"][0]
+
+
+def test_a_check_in_the_wrong_folder_says_where_to_call_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path / "elsewhere"))
+    done = runner.invoke(app, ["site", "check", "--data", "records.csv"])
+    assert "call this in the folder in which it did, or give --folder" in str(done.exception)
 
 
 @pytest.mark.usefixtures("site")

@@ -28,6 +28,7 @@ from fedprikl.deployment.progress import named
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.front.checking import check_valid, now
 from fedprikl.protocol import SignedPlan
+from fedprikl.reporting.facts import included
 
 
 @grouped
@@ -127,13 +128,17 @@ def federate_command(
     beside = None  # the organiser need not have the reference
     with suppress(FedPriKLError):
         beside = reference_of(plan, signed, None)
-    write_release(release, signed.plan, {}, output=output, report=report, reference=beside)
+    counted = included(release)
+    absent = [f"The roster has {len(names)} sites."] if counted < len(names) else []
+    write_release(
+        release, signed.plan, {}, output=output, report=report, absent=absent, reference=beside
+    )
     if json:
         print_json(
             release.to_dict()
             | {"verdict": release.outcome, "progress": progress, "report": str(report)}
         )
         return
-    print_release(release)
+    print_release(release, absent)
     say(f"\nverified: signed with the aggregator's key\nsigner: {release.signer}")
     say(f"release: {output}\nreport: {report}")

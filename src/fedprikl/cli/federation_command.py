@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,10 +38,18 @@ from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.tls import check_relay
-from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
+from fedprikl.errors import (
+    BudgetExceededError,
+    DeploymentError,
+    FedPriKLError,
+    InvalidInputError,
+)
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.privacy.ledger import budget_command, left_words
+from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey, trust_of
 from fedprikl.protocol.release import own_releases
+from fedprikl.protocol.round import cohort_sizes
+from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
 CONNECTION = "federation"  # in Flower's config file of the folder
@@ -271,8 +280,7 @@ def status(folder: Folder, json: Json = False) -> None:
     words = {None: "", True: "yes", False: "no"}
     show_table(head, [[n, s, words[c], e[:16], f] for n, s, c, e, f in rows])
     if there is None:
-        again = f"`fedprikl federation host {shlex.quote(str(folder))}`"
-        say(f"The relay does not answer, so who is connected is not known. Start it: {again}.")
+        say(f"The relay does not answer, so who is connected is not known. {_start_relay(known)}")
     say(f"{_released(known)}next:\n  {_next(known)}")
 
 
@@ -300,6 +308,8 @@ def kit(
     provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
+    for words in _obstacles(known, SignedPlan.load(plan)):
+        say(f"note: {words}", console=notes)
     if is_same:
         say("Sites that run with the kit before go on: the roster and the reference are the same.")
     else:
@@ -379,14 +389,15 @@ def ask(
     """
     from fedprikl.cli.federate_command import federate_command
 
-    check_outputs(output, report, force=force)
     known, started = Federation.load(folder), time.time()
+    check_outputs(output, report, force=force)
     path = plan or known.home.folder / "plan.json"
     if _planned(known, path).plan.is_series:
         raise InvalidInputError(
             "The plan is for a series, with a release for every period. Run what is due with "
             f"`fedprikl federation monitor {shlex.quote(str(folder))}`."
         )
+    _check_running(known)
     _tell_relay(known, known.admitted)
     _say_away(known, clients or len(known.admitted))
     os.environ["FLWR_HOME"] = str(known.folder / "flwr")
@@ -472,6 +483,36 @@ def monitor(
         _say_refusals(known, since=started)
 
 
+def _obstacles(known: Federation, signed: SignedPlan) -> Iterator[str]:
+    """What is known to stop a round of this plan: the budget, or what sites usually allow."""
+    plan, home = signed.plan, known.home
+    verb = "monitor" if plan.is_series else "ask"
+    batches = plan.sums.batches
+    sizes = cohort_sizes(plan, max(len(known.admitted) // batches, 3)) * batches
+    with Ledger.open(home.ledger, create=False) as ledger:
+        times = plan.charged_times(0 if plan.is_series else None)
+        if plan.population not in ledger.populations():
+            yield (
+                f"The population {plan.population!r} has no budget: `{verb}` will refuse this "
+                f"plan. Set one: `{budget_command(home.ledger, plan.population, 1)}`."
+            )
+        else:
+            try:
+                charge = trust_of(plan).charge(sizes)
+                ledger.check(plan.population, charge, times=times, unit=plan.unit.kind)
+            except BudgetExceededError as error:
+                left = left_words(ledger.account(plan.population))
+                most = math.ceil(1e4 * error.needed * (1 - 1e-9)) / 1e4
+                yield (
+                    f"This plan spends epsilon {plan.budget.epsilon:.4g}, and {left} of the budget "
+                    f"is left: `{verb}` will refuse it. If these people may lose more: "
+                    f"`{budget_command(home.ledger, plan.population, f'{most:.10g}')}`."
+                )
+    reference = home.find_reference(plan.reference)
+    if reference is not None and (why := provisioning.usual_refusal(signed, reference)):
+        yield f"A site whose policy is as `join` made it will refuse this plan: {why}."
+
+
 def _is_like_before(known: Federation, path: Path) -> bool:
     """Whether sites with the newest kit can answer another plan: it comes with its round."""
     newest = known.home.folder / "plan.json"
@@ -488,9 +529,9 @@ def _planned(known: Federation, path: Path) -> SignedPlan:
     signed = SignedPlan.load(path)
     if signed.plan.roster != Roster.load(known.home.roster).fingerprint:
         raise InvalidInputError(
-            "Sites were admitted or removed since this plan was made. Nothing was asked. Plan "
-            "again, and hand out a new kit, with which the sites stop and start:\n  "
-            f"{_plan_commands(known)}"
+            f"The plan's roster is not that of {known.name}: it was made elsewhere, or sites were "
+            "admitted or removed since. Nothing was asked. Plan again, and hand out a new kit, "
+            f"with which the sites stop and start:\n  {_plan_commands(known)}"
         )
     return signed
 
@@ -504,6 +545,18 @@ def _connected(known: Federation) -> set[str] | None:
         return None
     joined = (site for site in known.sites if site.node)
     return {site.name for site in joined if nodes.get(node_key(site.node), False)}
+
+
+def _check_running(known: Federation) -> None:
+    """Refuses to ask where no relay answers."""
+    try:
+        check_relay(known.relay, known.certificates)
+    except DeploymentError as error:
+        raise DeploymentError(f"{error} Nothing was asked. {_start_relay(known)}") from None
+
+
+def _start_relay(known: Federation) -> str:
+    return f"Start it: `fedprikl federation host {shlex.quote(str(known.folder))}`."
 
 
 def _say_away(known: Federation, clients: int) -> None:
@@ -579,13 +632,22 @@ def _plan_commands(known: Federation) -> str:
     again = " --force" if (home.folder / "plan.json").exists() else ""
     population, epsilon = _budget(home)
     return (
-        f"fedprikl plan {quote(str(home.reference))} --clients {len(known.admitted)} "
+        f"fedprikl plan {quote(str(_reference_file(home)))} --clients {len(known.admitted)} "
         f"--records NUMBER --population {quote(population)} --epsilon {epsilon} "
         f"--roster {quote(str(home.roster))} "
         f"--aggregator {SealingKey.load(home.sealing_key).public} "
         f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json{again}\n"
         f"  fedprikl federation kit {quote(str(known.folder))} plan.json{again}"
     )
+
+
+def _reference_file(home: Home) -> Path:
+    """The reference of the newest kit; before one, that of `init`."""
+    newest = home.folder / "plan.json"
+    wanted = SignedPlan.load(newest).plan.reference if newest.exists() else ""
+    files = (path for path in home.reference_files() if wanted)
+    found = (path for path in files if Reference.load(path).fingerprint == wanted)
+    return next(found, home.reference)
 
 
 def _budget(home: Home) -> tuple[str, str]:

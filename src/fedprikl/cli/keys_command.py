@@ -46,8 +46,8 @@ def keys_command(
         print_json({"home": str(place.folder), "signing": signing, "sealing": sealing})
         return
     say(f"home: {place.folder}")
-    say(f"sealing key, for `fedprikl plan --aggregator`: {sealing}")
-    say(f"signing key, for `fedprikl verify --signer`: {signing}")
+    say(f"sealing key, for `plan --aggregator`: {sealing}")
+    say(f"signing key, for `verify --signer` and `server init --organiser`: {signing}")
 
 
 def _show_identity(place: Home, json: bool) -> None:

@@ -96,10 +96,16 @@ def report_command(
         attempts=attempts,
         note=lambda text: say(text, console=notes),
     )
+    if done.repeated:
+        say(
+            f"This report was made by an earlier call: {data} was not read. For another client on "
+            "this machine, give each client a folder of its own: --home.",
+            console=notes,
+        )
     if json:
         print_json({"done": True, **to_plain(done)})
         return
-    again = " It was made by an earlier call; the records were not read." if done.repeated else ""
+    again = " It was made by an earlier call; no records were read." if done.repeated else ""
     say(f"Done: all three servers have the report {done.report_id}.{again}")
 
 

@@ -25,6 +25,7 @@ from fedprikl.deployment.tls import (
     first_end,
 )
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.libraries import install_words
 from fedprikl.store import locked
 
 MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
@@ -133,7 +134,7 @@ def held(home: Path, name: str) -> Iterator[None]:
 def check_flower() -> None:
     """Federations need the extra."""
     if importlib.util.find_spec("flwr") is None:
-        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+        raise MissingExtraError(f"Federations need Flower: {install_words('flower')}.")
 
 
 def check_file(path: Path | None, what: str, advice: str, *, folder: bool = False) -> None:

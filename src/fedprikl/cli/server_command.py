@@ -14,9 +14,11 @@ from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
+from fedprikl.libraries import install_words
 from fedprikl.privacy import Charge, Ledger
 from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
+from fedprikl.protocol.keys import may_sign
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
@@ -70,8 +72,14 @@ def init_command(
     host = (host or address.removeprefix("https://").rstrip("/")).strip("[]")
     check_certificates(host=host, days=days)
     Servers(addresses=(address, "https://another", "https://third"))  # refuses what is no address
+    key = check_key(organiser, "--organiser")
+    if not may_sign(key):
+        raise typer.BadParameter(
+            "--organiser is no signing key. Is it the sealing key? `fedprikl keys` prints both: "
+            "give the line that begins with `signing key`."
+        )
     limits = Limits(
-        organiser=check_key(organiser),
+        organiser=key,
         largest_epsilon=largest_epsilon,
         largest_delta=largest_delta,
     )
@@ -207,7 +215,7 @@ def run_command(
     Example: `fedprikl server run srv --port 8443`
     """
     if importlib.util.find_spec("uvicorn") is None:
-        raise MissingExtraError("A server needs uvicorn: pip install 'fedprikl[servers]'.")
+        raise MissingExtraError(f"A server needs uvicorn: {install_words('servers')}.")
     if not collector.isalnum():
         raise typer.BadParameter("The name of a collector has letters and digits only.")
     from fedprikl.deployment.servers.collector import AT_ONCE, Collector
@@ -274,14 +282,14 @@ def answer_command(
         say("this period was answered before: this is that release", console=notes)
     else:
         say(
-            f"{settled.included:,} reports are counted, {settled.reports - settled.included:,} are "
+            f"{_reports(settled.included)} counted, {settled.reports - settled.included:,} "
             f"left out; the servers held {', '.join(f'{n:,}' for n in settled.held.values())}",
             console=notes,
         )
         if settled.missing > settled.reports / 100:
             say(
-                f"this server lacks {settled.missing:,} reports that the others hold. Was an older "
-                "copy of its store put back, or a collector's file removed?",
+                f"of the reports that the others hold, this server lacks {settled.missing:,}. Was "
+                "an older copy of its store put back, or a collector's file removed?",
                 console=notes,
             )
     if json:
@@ -324,7 +332,11 @@ def status_command(folder: Folder, json: Json = False) -> None:
         return
     say(f"server {home.number}, certificate until {found['certificate_ends']}")
     for (name, number), count in held.items():
-        state = "answered" if home.release(name, number) else f"{count:,} reports"
+        state = "answered" if home.release(name, number) else _reports(count)
         say(f"plan {name[:16]}, period {number}: {state}")
     for population, epsilon in left.items():
         say(f"population {population}: epsilon {epsilon:.3g} left")
+
+
+def _reports(number: int) -> str:
+    return "1 report" if number == 1 else f"{number:,} reports"

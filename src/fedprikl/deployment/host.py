@@ -214,9 +214,13 @@ class Run:
             return
         self.host.say(not_counted_line(missing, why))
         raise DeploymentError(
-            f"All or nothing was asked (--all), and {len(missing)} sites take no part. "
-            f"Nothing was released. {after}"
+            "All or nothing was asked (--all), and "
+            f"{_sites(len(missing), 'takes', 'take')} no part. Nothing was released. {after}"
         )
+
+
+def _sites(many: int, does: str, do: str) -> str:
+    return f"1 site {does}" if many == 1 else f"{many} sites {do}"
 
 
 def gather(run: Run, roster: Roster | None) -> dict[str, str]:
@@ -233,7 +237,7 @@ def gather(run: Run, roster: Roster | None) -> dict[str, str]:
     nodes = _wait_for_nodes(run)
     if len(nodes) < max(3, settings.clients):
         raise DeploymentError(
-            f"{len(nodes)} sites are connected after {settings.wait:g} s, "
+            f"{_sites(len(nodes), 'is', 'are')} connected after {settings.wait:g} s, "
             f"{max(3, settings.clients)} are needed. Nothing was asked. Start more, wait longer "
             "(--wait), or ask fewer (--clients)."
         )

@@ -30,6 +30,7 @@ from fedprikl.deployment.progress import (
     FIRST,
     RELAY_SAYS,
     cohorts_line,
+    cure_in_public,
     printable,
     reason_in_public,
     release_line,
@@ -57,6 +58,7 @@ from fedprikl.protocol import (
     finish_round,
     trust_of,
 )
+from fedprikl.protocol.aggregator import LATER
 from fedprikl.protocol.release import newest_head, own_releases
 from fedprikl.reference import Reference
 from fedprikl.store import locked, replace_file
@@ -285,7 +287,10 @@ def _run_round(run: Run) -> Release:
         except ReleaseRefused as error:
             words = refusals_in_words(driver, names)  # first: they say what is to be done
             left_sites = f" {have_left(plan)}" if run.settings.everybody else ""
-            raise ReleaseRefused(f"{words} {error}{left_sites}".strip()) from None
+            ended = str(error)
+            if cure := _cure(run, driver):
+                ended = ended.replace(LATER, cure)
+            raise ReleaseRefused(f"{words} {ended}{left_sites}".strip()) from None
         finally:
             keep_refusals(run, driver, names, members, current.round_id)
             left = ledger.account(plan.population).left
@@ -380,6 +385,12 @@ def _drive(
             run.check_everybody(_wanted(names, roster), there, why, after=after)
         start = host.clock()
     run.network.check_run()
+
+
+def _cure(run: Run, driver: RoundDriver) -> str:
+    """What is to be done, if all who took no part refused in the open and for one listed reason."""
+    lost = sum(run.metrics.lost.get(step, 0) for step in Step)
+    return "" if lost or driver.confided else cure_in_public(driver.refusals.values())
 
 
 def have_left(plan: Plan) -> str:

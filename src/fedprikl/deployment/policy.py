@@ -89,11 +89,20 @@ def load_policy(path: Path) -> SitePolicy:
     except OSError as error:
         raise InvalidInputError(f"Cannot read the policy {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
-        raise InvalidInputError(f"The policy {path} is no TOML file: {error}.") from None
+        raise InvalidInputError(
+            f"The policy {path} is no TOML file: {error}.{_capital_hint(path)}"
+        ) from None
     try:
         return _parse(found)
     except InvalidInputError as error:
         raise InvalidInputError(f"The policy {path}: {error}") from None
+
+
+def _capital_hint(path: Path) -> str:
+    """That true and false begin with small letters, if a line says otherwise."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^\s*([a-z-]+)\s*=\s*(True|False|TRUE|FALSE)\b", text, re.MULTILINE)
+    return f" `{found[1]}`: write true or false, in small letters." if found else ""
 
 
 def _parse(found: dict[str, Any]) -> SitePolicy:
@@ -111,6 +120,9 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
         file = read_fields(PolicyFile, own)
     except InvalidInputError as error:
         said = str(error).replace("The field '", "`").replace("' must be", "` must be")
+        name = said.partition("`")[2].partition("`")[0]
+        if isinstance(own.get(name), str) and said.endswith(("number.", "true or false.")):
+            said = f"{said.removesuffix('.')}, without quotes."
         for clear, kept in WRITTEN.items():
             said = said.replace(f"'{kept}'", f"'{clear}'")
         raise InvalidInputError(said.replace("_", "-")) from None
@@ -181,6 +193,11 @@ def _hours(text: str | None) -> tuple[time, time] | None:
         raise InvalidInputError('`hours` must be like "08:00-18:00".')
     first, minute, last, end = map(int, found.groups())
     return time(first, minute), time(last, end)
+
+
+def usual_policy(organiser: str) -> SitePolicy:
+    """The policy of a site as `fedprikl federation join` makes it."""
+    return _parse(tomllib.loads(policy_text({"organiser": organiser}, require_roster=True)))
 
 
 def policy_text(organisers: dict[str, str], *, require_roster: bool) -> str:

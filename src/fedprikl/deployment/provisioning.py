@@ -24,8 +24,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedprikl.deployment.policy import policy_text
-from fedprikl.deployment.settings import Home, is_joined
+from fedprikl.deployment.policy import policy_text, usual_policy
+from fedprikl.deployment.settings import Home, is_joined, now
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.documents import (
     Format,
@@ -37,8 +37,9 @@ from fedprikl.documents import (
     readable,
     to_plain,
 )
-from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol.client import check_corruption, check_parts, check_plan
 from fedprikl.protocol.keys import verify_signature
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
@@ -352,6 +353,24 @@ def make_kit(federation: Federation, path: Path) -> str:
     return _signed("kit", kit, federation.organiser)
 
 
+def usual_refusal(signed: SignedPlan, reference: Reference) -> str:
+    """Why a site whose policy is as `join` made it would refuse a plan; empty if it would not."""
+    policy, plan = usual_policy(signed.signer), signed.plan
+    try:
+        check_plan(signed, policy.limits, reference, at=now())
+        check_parts(plan, policy.limits)
+        check_corruption(plan, policy.limits)
+    except PolicyRefusal as refusal:
+        return refusal.reason
+    most = policy.limits.most_counts
+    if plan.when.kind == "once" and plan.budget.releases > most:
+        return (
+            f"it is for {plan.budget.releases} releases about the same records, and their policy "
+            f"allows {most} (most-counts)"
+        )
+    return ""
+
+
 def add_reference(home: Home, path: Path) -> None:
     """Puts a reference beside those that a party has."""
     found = Reference.load(path)
@@ -394,7 +413,9 @@ def load_membership(folder: Path) -> Membership:
     path = folder / "member.json"
     if not is_joined(folder):
         raise InvalidInputError(
-            f"{folder} is no folder of a site that joined. Begin with `fedprikl federation join`."
+            f"{folder} is no folder of a site that joined. If the site has joined, call this in "
+            "the folder in which it did, or give --folder. If not, begin with `fedprikl federation "
+            "join`."
         )
     return read_exactly(Membership, parse_document(path.read_bytes(), "membership"), "membership")
 

@@ -83,7 +83,7 @@ class Home:
         known = [Reference.load(path).fingerprint[:16] for path in self.reference_files()]
         return (
             f"the plan is about the reference {fingerprint[:16]}, and {whose} has "
-            f"{', '.join(known) or 'none'}"
+            f"{', '.join(dict.fromkeys(known)) or 'none'}"
         )
 
     def find_plan(self, name: str) -> Path:

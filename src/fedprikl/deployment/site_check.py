@@ -35,6 +35,7 @@ from fedprikl.records.counting import CellReader
 from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import EVER, data_files
 from fedprikl.reference import Reference
+from fedprikl.reference.domain import Table
 from fedprikl.store import replace_file
 
 KIT = "It comes with the organiser's kit: `fedprikl federation start kit.json --check`."
@@ -78,6 +79,8 @@ def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
     }
     found = [each for what, check in checks.items() for each in _looked(what, check)]
     wrong = {each.what for each in found if each.wrong}
+    if not wrong & {"policy", "references"}:
+        found += _looked("policy columns", partial(_policy_columns, site.home))
     if not wrong & {"data", "references"}:
         found += _look(site)
     if "policy" not in wrong:  # else every plan would say so once more
@@ -100,6 +103,23 @@ def _policy(home: Home) -> Iterator[str]:
         policy.approve, f"a person here is asked first ({policy.approve})"
     )
     yield f"{', '.join(policy.organisers)} may ask; {asked}"
+
+
+def _policy_columns(home: Home) -> Iterator[str]:
+    """Whether `columns` of the policy are ones of a reference that is here."""
+    named = load_policy(home.policy).limits.columns
+    if named is None:
+        return
+    known = set[str]()
+    for reference in _distinct(home).values():
+        encoder = reference.whole.domain.encoder
+        known |= set(encoder.names) if isinstance(encoder, Table) else {"value"}
+    if strange := sorted(named - known):
+        raise InvalidInputError(
+            f"The setting `columns` of {home.policy} names {', '.join(map(repr, strange))}, which "
+            f"no reference here has; they have {', '.join(sorted(known))}. Correct it."
+        )
+    yield f"`columns` names {', '.join(sorted(named))}"
 
 
 def _references(home: Home) -> Iterator[str]:

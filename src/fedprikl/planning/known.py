@@ -92,7 +92,9 @@ class Known:
         """That clients of the reference seem to be of another kind, by their numbers of records."""
         views = (self.reference.whole, *self.reference.views)
         there = max(
-            view.counted / view.correlation.clients for view in views if view.correlation is not None
+            view.counted / view.correlation.clients
+            for view in views
+            if view.correlation is not None
         )
         here = (self.held or self.records) / self.clients
         if there == 0 or 1 / UNLIKE <= here / there <= UNLIKE:  # 0: Pi is exact

@@ -120,13 +120,36 @@ def test_from_keys_to_a_signed_release(tmp_path: Path) -> None:
 
 def test_plans_beyond_the_limits_are_refused(tmp_path: Path) -> None:
     made = Operators(tmp_path, **{"largest-epsilon": 0.5})
-    assert "exceed the limits" in fails("accept", made.homes[0], made.plan)
+    refused = fails("accept", made.homes[0], made.plan)
+    assert "This server takes no part: epsilon 1 exceeds the limit 0.5 (largest-epsil" in refused
     other = SignedPlan.sign(made.signed.plan, SigningKey.generate())
     made.plan.write_text(json.dumps(other.to_dict()))
     refused = fails("accept", made.homes[0], made.plan)
     assert "not signed by the organiser" in refused
     assert "limits.json" in refused  # where its key can be corrected
     assert "has not accepted the plan" in fails("answer", made.homes[0], made.plan)
+
+
+def test_another_order_of_servers_is_refused_once_a_plan_was_accepted(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    home, (one, two, three) = made.homes[0], made.cards
+    assert "server 2 of 3" in run("join", home, two, one, three)  # no plan names an order yet
+    run("join", home, one, two, three)
+    run("accept", home, made.plan, "--budget", 1)
+    refused = fails("join", home, two, one, three)
+    assert "joined as server 1 of 3 and has accepted plans that name this order" in refused
+    assert made.signed.plan.fingerprint in run("status", home, "--json")
+    assert "server 1 of 3" in run("join", home, one, two, three)
+
+
+def test_a_key_of_the_organiser_is_one_that_signs(tmp_path: Path) -> None:
+    line = ("init", tmp_path / "s", "--address", "https://a.example", "--peer", "a.example:9444")
+    said = " ".join(fails(*line, "--organiser", "abc").split())
+    assert "--organiser is malformed" in said
+    assert "--signer" not in said
+    no_point = "02" + 31 * "00"  # nothing tells every second sealing key
+    assert "no signing key" in " ".join(fails(*line, "--organiser", no_point).split())
+    assert not (tmp_path / "s").exists()
 
 
 def budgets(home: Path) -> dict[str, float]:
@@ -149,6 +172,7 @@ def test_plan_that_the_budget_cannot_pay_is_refused(tmp_path: Path) -> None:
     assert budgets(home) == {"phones": 1.0}
     without = run("accept", made.homes[1], made.plan)
     assert "has no budget at this server yet" in " ".join(without.split())
+    assert f"--ledger {made.homes[1] / 'ledger.db'} --population" in " ".join(without.split())
     assert "takes reports" in without
 
 

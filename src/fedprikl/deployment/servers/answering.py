@@ -31,6 +31,7 @@ from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.privacy.account import LedgerRound
+from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import NoisedRound, Outcome, Plan, Release
 from fedprikl.protocol.answering import points_of
 from fedprikl.protocol.noised_round import state_of
