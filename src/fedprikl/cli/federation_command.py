@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,12 +18,15 @@ import typer
 
 from fedprikl.cli.console import agrees, notes, print_json, say, show_table
 from fedprikl.cli.options import (
+    Audience,
     CsvOptions,
     Force,
     Json,
+    ReleaseFiles,
     SiteData,
     TableName,
     check_outputs,
+    command_group,
     grouped,
     load_reference,
 )
@@ -63,12 +67,7 @@ PlanOf = Annotated[
     Path | None, typer.Option(help="Which plan.", show_default="that of the newest kit")
 ]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for them.")]
-commands = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-)
+commands = command_group()
 
 
 @commands.callback()
@@ -349,8 +348,7 @@ def start(
     run(
         data=data,
         table=table,
-        separator=csv_options.separator,
-        encoding=csv_options.encoding,
+        **asdict(csv_options),
         superlink=own.relay,
         folder=folder,
         health_port=health_port,
@@ -359,19 +357,17 @@ def start(
 
 
 @commands.command("ask")
+@grouped
 def ask(
     folder: Folder,
+    *,
     clients: Clients = None,
     everybody: Annotated[
         bool, typer.Option("--all", help="No release unless all admitted sites are counted.")
     ] = False,
     plan: PlanOf = None,
     wait: Wait = 60.0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The release.")] = Path(
-        "release.json"
-    ),
-    report: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
-    force: Force = False,
+    files: ReleaseFiles,
 ) -> None:
     """Organiser: runs a round, verifies and writes the release, like `fedprikl federate`.
 
@@ -379,7 +375,7 @@ def ask(
     """
     from fedprikl.cli.federate_command import federate_command
 
-    check_outputs(output, report, force=force)
+    check_outputs(files.output, files.report, force=files.force)
     known, started = Federation.load(folder), time.time()
     path = plan or known.home.folder / "plan.json"
     if _planned(known, path).plan.is_series:
@@ -399,17 +395,17 @@ def ask(
             clients=clients or len(known.admitted),
             everybody=everybody,
             wait=wait,
-            output=output,
-            report=report,
-            force=force,
+            **asdict(files),
         )
     finally:
         _say_refusals(known, since=started)
 
 
 @commands.command("monitor")
+@grouped
 def monitor(
     folder: Folder,
+    *,
     clients: Clients = None,
     plan: PlanOf = None,
     wait: Wait = 60.0,
@@ -417,22 +413,14 @@ def monitor(
         Path | None,
         typer.Option(help="All releases.", show_default="one of the plan, in the folder"),
     ] = None,
-    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
-    ] = None,
-    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = "",
-    webhook_secret: Annotated[
-        Path | None, typer.Option(help="File with the secret that signs them.")
-    ] = None,
-    command: Annotated[str, typer.Option(help="Command that gets notifications.")] = "",
+    audience: Audience,
     json: Json = False,
 ) -> None:
     """Organiser: counts what is due of a series, like `fedprikl monitor run`; 3: an alarm is open.
 
     Example: `fedprikl federation monitor hospitals --site public`
     """
-    from fedprikl.cli.monitor_command import Audience, SeriesFiles, Telling, run_federated
+    from fedprikl.cli.monitor_command import SeriesFiles, Telling, run_federated
     from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
 
     check_flower()
@@ -450,9 +438,6 @@ def monitor(
         raise InvalidInputError(f"{words[0].upper()}{words[1:]}. Make the kit again.")
     place = history or known.folder / f"history-{signed.plan.fingerprint[:16]}.db"
     files = SeriesFiles(history=place, ledger=known.home.ledger)
-    audience = Audience(
-        site=site, metrics=metrics, webhook=webhook, webhook_secret=webhook_secret, command=command
-    )
     telling, number = Telling(path, files, audience), clients or len(known.admitted)
     options = f"--history {shlex.quote(str(place))} --ledger {shlex.quote(str(files.ledger))}"
     say(f"look at it: fedprikl monitor status {shlex.quote(str(path))} {options}", console=notes)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key
+from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key, command_group
 from fedprikl.cli.release_output import exit_on_drift, print_release
 from fedprikl.deployment.servers.home import Limits, ServerHome, read_card
 from fedprikl.deployment.settings import now
@@ -27,12 +27,7 @@ Cards = Annotated[
     list[Path], typer.Argument(help="The card.json of servers 1, 2 and 3, in this order.")
 ]
 
-commands = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+commands = command_group()
 
 
 @commands.callback()

@@ -241,6 +241,18 @@ class NodeSettings:
         return cls(data=files[number % len(files)], policy=policy, home=home)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteStart:
+    """What a site is to be started with."""
+
+    home: Home
+    data: Place
+    relay: str  # host:port
+    roots: Path | None  # certificates the relay is trusted by; None: the system's
+    node_key: Path
+    form: CsvFormat = field(default_factory=CsvFormat)  # of its CSV files
+
+
 def data_settings(place: Place, form: CsvFormat | None = None) -> dict[str, str]:
     """The settings of a site that name its records, and how it writes them; paths are absolute."""
     if isinstance(place, Path):

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_ssh_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -31,6 +33,7 @@ CLOCKS = 300  # seconds that a clock may be ahead of the relay's or the aggregat
 NOTICED = 3.0  # seconds that clocks may differ before it is worth a word
 SECONDS = 10.0  # to wait for a relay
 WARNED = 21.0  # days before a certificate's end that it is worth a word
+MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 LONGEST_HEAD = 65536  # bytes of an answer
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -126,6 +129,28 @@ def write_node_key(path: Path) -> None:
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     path.with_name(path.name + ".pub").write_bytes(public + b"\n")
+
+
+def check_file(path: Path | None, what: str, advice: str, *, folder: bool = False) -> None:
+    """Says early that a file is missing; Flower would start again and again."""
+    if path is not None and not path.exists():
+        raise InvalidInputError(f"There is no {what} {path}. {advice}")
+    if path is not None and path.is_dir() and not folder:
+        raise InvalidInputError(f"{path} is a folder, no {what}. {advice}")
+
+
+def check_node_key(path: Path) -> None:
+    """Says early what Flower would say again and again."""
+    check_file(path, "node key", f"Make it: `{MAKE_NODE_KEY}`.")
+    try:
+        found = load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm):  # TypeError: it has a password
+        found = None
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise InvalidInputError(
+            f"{path} is no elliptic-curve private key without a password, as ssh-keygen makes it. "
+            f"Flower needs one: `{MAKE_NODE_KEY}`."
+        )
 
 
 def refused_words(reason: str, relay: str) -> str:
