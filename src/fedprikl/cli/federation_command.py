@@ -8,7 +8,8 @@ import shlex
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -376,17 +377,15 @@ def ask(
     from fedprikl.cli.federate_command import federate_command
 
     check_outputs(files.output, files.report, force=files.force)
-    known, started = Federation.load(folder), time.time()
+    known = Federation.load(folder)
     path = plan or known.home.folder / "plan.json"
     if _planned(known, path).plan.is_series:
         raise InvalidInputError(
             "The plan is for a series, with a release for every period. Run what is due with "
             f"`fedprikl federation monitor {shlex.quote(str(folder))}`."
         )
-    _tell_relay(known, known.admitted)
-    _say_away(known, clients or len(known.admitted))
-    os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    try:
+    with _asking(known):
+        _say_away(known, clients or len(known.admitted))
         federate_command(
             superlink=CONNECTION,
             key=SigningKey.load(known.home.signing_key).public,
@@ -397,8 +396,6 @@ def ask(
             wait=wait,
             **asdict(files),
         )
-    finally:
-        _say_refusals(known, since=started)
 
 
 @commands.command("monitor")
@@ -424,7 +421,7 @@ def monitor(
     from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
 
     check_flower()
-    known, started = Federation.load(folder), time.time()
+    known = Federation.load(folder)
     path = plan or known.home.folder / "plan.json"
     signed = _planned(known, path)
     if not signed.plan.is_series:
@@ -441,20 +438,33 @@ def monitor(
     telling, number = Telling(path, files, audience), clients or len(known.admitted)
     options = f"--history {shlex.quote(str(place))} --ledger {shlex.quote(str(files.ledger))}"
     say(f"look at it: fedprikl monitor status {shlex.quote(str(path))} {options}", console=notes)
+    with _asking(known):
+        runner = FederatedSeries(
+            signed=signed,
+            superlink=CONNECTION,
+            key=SigningKey.load(known.home.signing_key).public,
+            config={"clients": number, "wait": wait},
+            note=lambda text: say(text, console=notes),
+            members=roster_names(known.home.roster, signed.plan, clients=number),
+        )
+        run_federated(telling, runner, reference, json=json)
+
+
+@contextmanager
+def _asking(known: Federation) -> Iterator[None]:
+    """The sites are registered; then it says where is written why some took no part.
+
+    For the aggregator's own people: why a site took no part may depend on records.
+    """
+    started = time.time()
     _tell_relay(known, known.admitted)
     os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    runner = FederatedSeries(
-        signed=signed,
-        superlink=CONNECTION,
-        key=SigningKey.load(known.home.signing_key).public,
-        config={"clients": number, "wait": wait},
-        note=lambda text: say(text, console=notes),
-        members=roster_names(known.home.roster, signed.plan, clients=number),
-    )
     try:
-        run_federated(telling, runner, reference, json=json)
+        yield
     finally:
-        _say_refusals(known, since=started)
+        for path in known.home.refusals.glob("*.json"):
+            if path.stat().st_mtime >= started:
+                say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
 def _is_like_before(known: Federation, path: Path) -> bool:
@@ -500,13 +510,6 @@ def _say_away(known: Federation, clients: int) -> None:
     left = len(known.admitted) - len(away)
     words = f"; to go on without: --clients {left}" if left >= 3 else ""
     say(f"not connected yet: {', '.join(away)}{words}", console=notes)
-
-
-def _say_refusals(known: Federation, *, since: float) -> None:
-    """Where the aggregator's people read why sites took no part; it may depend on records."""
-    found = [path for path in known.home.refusals.glob("*.json") if path.stat().st_mtime >= since]
-    for path in found:
-        say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
 def _admitted(known: Federation) -> str:

@@ -212,8 +212,7 @@ def found(folder: Path, *, name: str, relay: str, reference: Path) -> Federation
     made.home.folder.mkdir(mode=0o700, exist_ok=True)
     SigningKey.load_or_create(folder / "organiser.pem")
     SigningKey.load_or_create(made.home.signing_key)
-    if not made.home.sealing_key.exists():
-        SealingKey.generate().save(made.home.sealing_key)
+    SealingKey.load_or_create(made.home.sealing_key)
     replace_file(made.home.reference, read_file(reference, "reference"), mode=0o644)
     made.save()
     return made

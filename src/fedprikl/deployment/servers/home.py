@@ -162,8 +162,7 @@ class ServerHome:
         self.state.mkdir(mode=0o700, exist_ok=True)
         signing = SigningKey.load_or_create(self.folder / "signing.pem")
         for suite, kind in SEALING.items():
-            if not (path := self._sealing(suite)).exists():
-                kind.generate().save(path)
+            kind.load_or_create(self._sealing(suite))
         write_certificates(self.folder, host=host, days=days)
         card = Card(
             address=address,
