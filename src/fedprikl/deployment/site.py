@@ -89,11 +89,8 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
     charge = trust_of(plan).client_charge(invitation.sums.clients)
     if charge is None:
         return
-    if not settings.home.ledger.exists():
+    if not settings.home.has_budget(plan.population):
         raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
-    with Ledger.open(settings.home.ledger, create=False) as ledger:
-        if plan.population not in ledger.populations():
-            raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
     try:
         _pay(invitation, charge, settings, at=None)
     except BudgetExceededError:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from fedprikl.checks import check_instant
-from fedprikl.deployment.policy import SitePolicy, load_policy
+from fedprikl.deployment.policy import load_policy
 from fedprikl.deployment.settings import Home, SiteStart, is_joined
 from fedprikl.deployment.site_log import SiteLog, how_often
 from fedprikl.deployment.site_look import look_at_records
@@ -26,7 +26,6 @@ from fedprikl.deployment.tls import (
     look_at_relay,
 )
 from fedprikl.errors import FedPriKLError, InvalidInputError, PolicyRefusal
-from fedprikl.privacy import Ledger
 from fedprikl.protocol import Roster, SignedPlan, SigningKey, trust_of
 from fedprikl.protocol.client import check_corruption, check_parts, check_plan
 from fedprikl.records.clients import FileRecords
@@ -220,17 +219,15 @@ def _plans(site: SiteStart, *, at: str) -> Iterator[Finding]:
     if not known:
         yield Finding("plans", False, "none is known here yet")
     for fingerprint, signed in known.items():
-        serial = newest[signed.lineage]
+        what, serial = f"plan {fingerprint[:16]}", newest[signed.lineage]
+        until = signed.plan.validity.valid_until
         if signed.plan.validity.serial < serial:
             words = f"replaced by a plan with the serial {serial}: it is not answered any more"
-            yield Finding(f"plan {fingerprint[:16]}", False, words)
-            continue
-        until = signed.plan.validity.valid_until
-        if fingerprint not in waiting and until and check_instant(until) < check_instant(at):
-            words = "it has expired: it is not answered any more"
-            yield Finding(f"plan {fingerprint[:16]}", False, words)
-            continue
-        yield from _looked(f"plan {fingerprint[:16]}", partial(_plan, site, signed, at=at))
+            yield Finding(what, False, words)
+        elif fingerprint not in waiting and until and check_instant(until) < check_instant(at):
+            yield Finding(what, False, "it has expired: it is not answered any more")
+        else:
+            yield from _looked(what, partial(_plan, site, signed, at=at))
 
 
 def _plan(site: SiteStart, signed: SignedPlan, *, at: str) -> Iterator[str]:
@@ -250,7 +247,10 @@ def _plan(site: SiteStart, signed: SignedPlan, *, at: str) -> Iterator[str]:
         )
     if policy.limits.require_roster and not plan.roster:
         raise PolicyRefusal("the plan names no roster, and this client insists on one")
-    _check_budget(home, signed)
+    if trust_of(plan).shares_noise and not home.has_budget(plan.population):
+        raise PolicyRefusal(
+            "without a trusted aggregator it needs a budget of its own: `fedprikl ledger`"
+        )
     counted, under = SiteMemory(home.memory, site.data).counted(signed)
     if under >= plan.budget.releases:
         words = _counted(under, plan.budget.releases, "releases")
@@ -262,25 +262,9 @@ def _plan(site: SiteStart, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if plan.when.kind == "once":
         log = SiteLog(home.log, SiteMemory(home.memory, site.data).log_head())
         log.check_year(plan, policy, at=at)
-    yield f"would be answered{_waits(policy)}"
+    waits = "" if policy.approve == "always" else f" after a yes ({policy.approve})"
+    yield f"would be answered{waits}"
 
 
 def _counted(times: int, most: int, by: str) -> str:
     return f"its records were counted {times} of {most} times ({by})"
-
-
-def _check_budget(home: Home, signed: SignedPlan) -> None:
-    if not trust_of(signed.plan).shares_noise:
-        return
-    populations: frozenset[str] = frozenset()
-    if home.ledger.exists():
-        with Ledger.open(home.ledger, create=False) as ledger:
-            populations = frozenset(ledger.populations())
-    if signed.plan.population not in populations:
-        raise PolicyRefusal(
-            "without a trusted aggregator it needs a budget of its own: `fedprikl ledger`"
-        )
-
-
-def _waits(policy: SitePolicy) -> str:
-    return "" if policy.approve == "always" else f" after a yes ({policy.approve})"

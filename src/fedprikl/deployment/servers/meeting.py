@@ -45,7 +45,6 @@ from fedprikl.secure_sum.line_shares import Field
 from fedprikl.store import Head, replace_file
 
 VERSION = 1  # of what servers say to each other
-MANY_MISSING = 0.01  # share of the reports; fewer may be on their way when servers close
 
 
 @dataclass(frozen=True, slots=True)
