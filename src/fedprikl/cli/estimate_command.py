@@ -116,8 +116,6 @@ def _left_behind(outputs: Sequence[Path], ledger: Path, population: str) -> bool
         return False
     with Ledger.open(ledger, create=False) as book, book.unfinished(population) as waiting:
         rounds = [name.encode() for name in waiting]
-    if not rounds:
-        return False
     try:
         written = [path.read_bytes() for path in there]
     except OSError:

@@ -9,13 +9,13 @@ import typer
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key, command_group
 from fedprikl.cli.release_output import exit_on_drift, print_release
-from fedprikl.deployment.servers.home import Limits, ServerHome, read_card
+from fedprikl.deployment.servers.home import Limits, ServerHome, Task, read_card
 from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
-from fedprikl.privacy import Charge, Ledger
-from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import Roster, Servers, SignedPlan
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
@@ -137,19 +137,20 @@ def accept_command(
     home, signed = ServerHome(folder), SignedPlan.load(plan)
     known = Reference.load(reference or plan.with_name("ref.json"))
     who = None if roster is None else Roster.load(roster)
-    home.check(signed, known, who)
+    task = home.check(signed, known, who)
     with Ledger.open(home.ledger) as ledger:
-        _check_budget(ledger, signed.plan, budget, home.ledger)
-    task = home.accept(signed, known, who)
+        _check_budget(ledger, task, budget, home.ledger)
+    home.accept(signed, known, who)
     say(f"server {task.number} takes reports of plan {signed.plan.fingerprint}")
 
 
-def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) -> None:
+def _check_budget(ledger: Ledger, task: Task, budget: float | None, path: Path) -> None:
     """Refuses a plan whose answer this server could not pay; clients would report in vain.
 
     Then sets the budget, if one was given: a plan that is refused changes nothing.
     """
-    name, (total, delta), unit = plan.population, plan.budget.total, plan.unit.kind
+    plan, unit = task.plan, task.plan.unit.kind
+    name, (total, delta) = plan.population, plan.budget.total
     wanted = None if budget is None else (budget, max(delta, 1e-6))
     if wanted is None and name not in ledger.populations():
         say(
@@ -160,8 +161,11 @@ def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) 
         )
         return
     try:
-        first = 0 if plan.is_series else None
-        for charge in _charges(plan):
+        first, trust = 0 if plan.is_series else None, ServersSum(plan)
+        charges = [trust.charge([])]  # of one answer of all servers, and of two if one may be lost
+        if task.servers.lost != "nothing":
+            charges.append(trust.composed_after_loss)
+        for charge in charges:
             ledger.check(name, charge, times=plan.charged_times(first), unit=unit, budget=wanted)
     except FedPriKLError as error:
         raise InvalidInputError(
@@ -175,14 +179,6 @@ def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) 
             f"{total:.4g}: the last ones will be refused",
             console=notes,
         )
-
-
-def _charges(plan: Plan) -> list[Charge]:
-    """What one answer may cost: of all servers, and where the plan allows that, of two."""
-    trust = trust_of(plan)
-    assert isinstance(trust, ServersSum)  # noqa: S101  this server has accepted no other
-    lost = plan.servers is not None and plan.servers.lost != "nothing"
-    return [trust.charge([]), *([trust.composed_after_loss] if lost else [])]
 
 
 @commands.command("run")

@@ -99,19 +99,14 @@ class Task:
 
     signed: SignedPlan
     number: int  # this server's
+    servers: Servers  # the plan's part about servers
     key: OpeningKey
-    roster: Roster | None = None
+    roster: Roster | None
 
     @property
     def plan(self) -> Plan:
         """The plan."""
         return self.signed.plan
-
-    @cached_property
-    def servers(self) -> Servers:
-        """The plan's part about servers."""
-        assert self.plan.servers is not None  # noqa: S101  checked where tasks are made
-        return self.plan.servers
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -284,7 +279,7 @@ class ServerHome:
         if servers.sealing[number - 1 : number] != (key.public,):
             raise PolicyRefusal("the plan names another sealing key than this server's")
         self.limits.check(signed)
-        return Task(signed, number, key, roster)
+        return Task(signed, number, servers, key, roster)
 
     def tasks(self) -> Iterator[Task]:
         """All accepted plans."""
