@@ -106,7 +106,6 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
     own = {each.name: found.get(name, each.default) for name, each in names.items()}
     if isinstance(own["approve"], str):
         own["approve"] = WRITTEN.get(own["approve"], own["approve"])
-    own = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
     try:
         file = read_fields(PolicyFile, own)
     except InvalidInputError as error:

@@ -444,11 +444,11 @@ def _opened(path: Path, kind: str, wanted: type[Body]) -> tuple[Body, str]:
         raise InvalidInputError(f"{path}: {error} {UNCHANGED} Have it sent again.") from None
     if content.get("format") != f"fedprikl {kind}":
         raise InvalidInputError(f"{path} is no {kind} of a federation. {UNCHANGED}")
-    body, signer, signature = (content.get(name) for name in ("body", "signer", "signature"))
-    proper = isinstance(body, dict) and isinstance(signer, str) and isinstance(signature, str)
-    if not proper or not verify_signature(str(signer), str(signature), _message(kind, body)):
-        raise InvalidInputError(
-            f"{path} was altered on the way: its signature does not fit. {UNCHANGED} Have it sent "
-            "again."
-        )
-    return read_exactly(wanted, dict(body or {}), kind), str(signer)
+    match content:
+        case {"body": dict(body), "signer": str(signer), "signature": str(signature)}:
+            if verify_signature(signer, signature, _message(kind, body)):
+                return read_exactly(wanted, body, kind), signer
+    raise InvalidInputError(
+        f"{path} was altered on the way: its signature does not fit. {UNCHANGED} Have it sent "
+        "again."
+    )

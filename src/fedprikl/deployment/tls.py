@@ -15,6 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -82,7 +83,7 @@ def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1
 def _certificate(
     subject: str, public: ec.EllipticCurvePublicKey, *, until: datetime, signs: bool
 ) -> x509.CertificateBuilder:
-    """What the authority's certificate and those that it signs have in common."""
+    """One of the authority, or of a host that it signs."""
     usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -95,20 +96,29 @@ def _certificate(
         decipher_only=False,
     )
     return (
-        x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name("fedprikl CA"))
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) - timedelta(days=30))
-        .not_valid_after(until)
+        unsigned_certificate(subject, "fedprikl CA", public, until=until)
         .add_extension(x509.BasicConstraints(signs, 0 if signs else None), critical=True)
         .add_extension(usage, critical=True)
     )
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def unsigned_certificate(
+    subject: str, issuer: str, public: CertificatePublicKeyTypes, *, until: datetime
+) -> x509.CertificateBuilder:
+    """What all certificates have in common; a clock may be behind by a month."""
+
+    def name(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name(subject))
+        .issuer_name(name(issuer))
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=30))
+        .not_valid_after(until)
+    )
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
