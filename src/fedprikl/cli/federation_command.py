@@ -33,11 +33,7 @@ from fedprikl.cli.options import (
 )
 from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
 from fedprikl.deployment import provisioning
-from fedprikl.deployment.flower.parties import (
-    aggregator_processes,
-    prepare_relay,
-    relay_processes,
-)
+from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home
@@ -225,8 +221,7 @@ def admit(
 
 @commands.command("remove")
 def remove(
-    folder: Folder,
-    names: Annotated[list[str], typer.Argument(help="Sites to remove.")],
+    folder: Folder, names: Annotated[list[str], typer.Argument(help="Sites to remove.")]
 ) -> None:
     """Organiser: takes sites out of the roster. Plans with the old roster stop to work at once.
 

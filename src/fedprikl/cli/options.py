@@ -205,8 +205,7 @@ class ClientRecords:
         typer.Option(help="CLIENTS is one table, and this column of it has the client ids."),
     ] = None
     no_client: Annotated[
-        NoClient,
-        typer.Option(help="What becomes of rows without an id; one-each: a client each."),
+        NoClient, typer.Option(help="What becomes of rows without an id; one-each: a client each.")
     ] = "refuse"
     data: Annotated[str | None, typer.Option(help=f"In place of CLIENTS, {DATABASE}.")] = None
     table: TableName = ""
@@ -368,10 +367,7 @@ def _names(path: Path) -> list[object]:
 
 
 def check_outputs(
-    *paths: Path,
-    force: bool,
-    inputs: Iterable[Path | None] = (),
-    clients: Path | None = None,
+    *paths: Path, force: bool, inputs: Iterable[Path | None] = (), clients: Path | None = None
 ) -> None:
     """Refuses, before anything is computed or charged, what could not be written at the end.
 

@@ -65,9 +65,7 @@ def init_command(
     check_certificates(host=host, days=days)
     Servers(addresses=(address, "https://another", "https://third"))  # refuses what is no address
     limits = Limits(
-        organiser=check_key(organiser),
-        largest_epsilon=largest_epsilon,
-        largest_delta=largest_delta,
+        organiser=check_key(organiser), largest_epsilon=largest_epsilon, largest_delta=largest_delta
     )
     card = ServerHome(folder).create(
         address=address, peer=peer, host=host, limits=limits, days=days
@@ -124,8 +122,7 @@ def accept_command(
     ] = None,
     roster: Annotated[Path | None, typer.Option(help="Who may report, if the plan says.")] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(help="Set the population's epsilon in this server's ledger."),
+        float | None, typer.Option(help="Set the population's epsilon in this server's ledger.")
     ] = None,
 ) -> None:
     """Takes reports of a plan from now on, if it is within this server's limits and budget.

@@ -232,12 +232,7 @@ def policy(
 
 @commands.command("check")
 @grouped
-def check(
-    data: SiteData,
-    csv_options: CsvOptions,
-    files: SiteFiles,
-    json: Json = False,
-) -> None:
+def check(data: SiteData, csv_options: CsvOptions, files: SiteFiles, json: Json = False) -> None:
     """Says everything that is wrong, before the first round: exit code 1 if anything is.
 
     Looks at data and columns, policy and the plans it knows, keys, roster, the relay with its clock

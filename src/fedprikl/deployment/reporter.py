@@ -13,14 +13,7 @@ from typing import Any
 from fedprikl.checks import Ints
 from fedprikl.deployment.delivery import deliver
 from fedprikl.deployment.settings import Home, home_folder, now
-from fedprikl.documents import (
-    Format,
-    canonical,
-    parse_document,
-    read_exactly,
-    read_file,
-    to_plain,
-)
+from fedprikl.documents import Format, canonical, parse_document, read_exactly, read_file, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.monitoring.counted_records import records_asked
 from fedprikl.protocol import Plan, Policy, Servers, SignedPlan, SigningKey, draw_of

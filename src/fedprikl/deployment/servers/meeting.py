@@ -25,12 +25,7 @@ from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.intake import Intake
 from fedprikl.deployment.servers.links import Links
 from fedprikl.documents import canonical, parse_document
-from fedprikl.errors import (
-    DeploymentError,
-    InvalidInputError,
-    MessageDecodeError,
-    ReleaseRefused,
-)
+from fedprikl.errors import DeploymentError, InvalidInputError, MessageDecodeError, ReleaseRefused
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.report import open_report
 from fedprikl.protocol.server_share import (
@@ -203,14 +198,7 @@ def _stored(
 
 
 async def _hello(
-    task: Task,
-    period: int,
-    links: Links,
-    memory: Memory,
-    *,
-    head: Head,
-    at: str,
-    previous: str,
+    task: Task, period: int, links: Links, memory: Memory, *, head: Head, at: str, previous: str
 ) -> dict[int, dict[str, Any]]:
     """What the others say first; refused unless all of them are about to do the same."""
     own = {
