@@ -289,9 +289,10 @@ def kit(
     check_outputs(output, force=force, inputs=(plan,))
     if reference is not None:
         load_reference(reference)
-        provisioning.add_reference(known.home, reference)
-    text = provisioning.make_kit(known, plan)
+    text = provisioning.make_kit(known, plan, reference)
     is_same = _is_like_before(known, plan)
+    if reference is not None:
+        provisioning.add_reference(known.home, reference)
     provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")

@@ -318,10 +318,13 @@ def remove(federation: Federation, names: Sequence[str]) -> Federation:
     return federation.with_sites([replace(federation.site(n), state=REMOVED) for n in names])
 
 
-def make_kit(federation: Federation, path: Path) -> str:
-    """The text of the kit for a plan, which has to fit the federation."""
+def make_kit(federation: Federation, path: Path, reference: Path | None = None) -> str:
+    """The text of the kit for a plan, which has to fit the federation.
+
+    `reference`: one that the federation does not have yet.
+    """
     signed, home = SignedPlan.load(path), federation.home
-    files = home.reference_files()
+    files = [*home.reference_files(), *([] if reference is None else [reference])]
     found = [p for p in files if Reference.load(p).fingerprint == signed.plan.reference]
     if not found:
         words = home.wrong_reference(signed.plan.reference, federation.name)
