@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -60,10 +61,9 @@ def init_command(
     Example: `fedprikl server init srv --address https://one.example --peer one.example:9444
     --organiser 3f5a...`
     """
-    host = address.removeprefix("https://").rstrip("/").rpartition(":")[0]
-    host = (host or address.removeprefix("https://").rstrip("/")).strip("[]")
-    check_certificates(host=host, days=days)
     Servers(addresses=(address, "https://another", "https://third"))  # refuses what is no address
+    host = urlsplit(address).hostname or ""
+    check_certificates(host=host, days=days)
     limits = Limits(
         organiser=check_key(organiser), largest_epsilon=largest_epsilon, largest_delta=largest_delta
     )
