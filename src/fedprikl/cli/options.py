@@ -274,12 +274,12 @@ def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
     return [name for name, each in sources.items() if each is not None and each.name != "DEFAULT"]
 
 
-def check_key(text: str) -> str:
+def check_key(text: str, option: str = "--signer") -> str:
     """A public key as it is compared, or nothing; what cannot be a key is wrong usage."""
     key = text.strip().lower()
     if key and not re.fullmatch("[0-9a-f]{64}", key):
         raise typer.BadParameter(
-            "--signer is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` "
+            f"{option} is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` "
             "prints them. Nothing was checked."
         )
     return key

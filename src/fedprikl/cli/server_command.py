@@ -65,7 +65,9 @@ def init_command(
     host = urlsplit(address).hostname or ""
     check_certificates(host=host, days=days)
     limits = Limits(
-        organiser=check_key(organiser), largest_epsilon=largest_epsilon, largest_delta=largest_delta
+        organiser=check_key(organiser, "--organiser"),
+        largest_epsilon=largest_epsilon,
+        largest_delta=largest_delta,
     )
     card = ServerHome(folder).create(
         address=address, peer=peer, host=host, limits=limits, days=days

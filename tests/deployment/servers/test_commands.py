@@ -217,5 +217,10 @@ def test_an_address_may_be_of_ipv6(tmp_path: Path, address: str) -> None:
     assert list(map(str, names.get_values_for_type(x509.IPAddress))) == ["::1"]
 
 
+def test_a_malformed_key_of_an_organiser_is_called_so(tmp_path: Path) -> None:
+    words = ("--address", "https://a", "--peer", "a:1", "--organiser", "abc")
+    assert "--organiser is malformed" in fails("init", tmp_path / "s", *words)
+
+
 def test_folder_of_no_server(tmp_path: Path) -> None:
     assert "does not know the other two" in fails("status", tmp_path)
