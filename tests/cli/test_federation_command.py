@@ -162,6 +162,20 @@ def test_a_kit_for_the_same_sites_stops_nobody(admitted: Path) -> None:
     assert "stop it if it runs" in shown
 
 
+def test_a_kit_that_is_refused_leaves_no_reference(admitted: Path) -> None:
+    other = Reference.from_counts([3, 2, 1])
+    other.save(admitted / "other.json")
+    kit = ["federation", "kit", "hospitals", "plan.json", "--reference", "other.json"]
+    planned(reference=other.fingerprint, roster=64 * "0")
+    refused = runner.invoke(app, kit)
+    assert "Nothing was changed" in str(refused.exception)
+    home = Federation.load(Path("hospitals")).home
+    assert home.find_reference(other.fingerprint) is None
+    planned(reference=other.fingerprint)
+    said(*kit)
+    assert home.find_reference(other.fingerprint) is not None
+
+
 def test_ask_does_not_begin_what_it_could_not_write(
     admitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from fedprikl.cli.app import app
 from fedprikl.cli.running import watch_certificates
 from fedprikl.deployment import site_check
 from fedprikl.deployment.policy import load_policy
-from fedprikl.deployment.settings import Home, now
+from fedprikl.deployment.settings import Home, SiteStart, now
 from fedprikl.deployment.site_log import SiteLog
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.deployment.tls import first_end, write_certificates, write_node_key
@@ -212,13 +212,12 @@ def test_a_plan_that_was_counted_may_expire_and_a_kit_that_was_not_may_not(site:
     ends = SignedPlan.load(site / "plan.json").plan.validity.valid_until
     later = (datetime.fromisoformat(ends) + timedelta(days=1)).isoformat()
     place = site.parent / "records.csv"
-    checked = site_check.CheckedSite(
+    checked = SiteStart(
         home=Home(site),
         data=place,
         relay=RELAY,
         roots=site / "ca.pem",
         node_key=site / "node",
-        check_node_key=lambda _: None,
     )
 
     def plans() -> list[tuple[bool, str]]:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -99,14 +99,7 @@ def print_json(document: dict[str, Any]) -> None:
     sys.stdout.write(readable(_finite(document)))
 
 
-def show_warning_plainly(
-    message: Warning | str,
-    category: type[Warning],  # noqa: ARG001  signature of warnings.showwarning
-    filename: str,  # noqa: ARG001
-    lineno: int,  # noqa: ARG001
-    file: TextIO | None = None,  # noqa: ARG001
-    line: str | None = None,  # noqa: ARG001
-) -> None:
+def show_warning(message: Warning | str) -> None:
     """A warning as a sentence for people, without the line of code that raised it."""
     notes.print(Text.assemble(("warning:", "yellow"), f" {plain(str(message))}"))
 

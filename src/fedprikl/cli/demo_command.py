@@ -124,7 +124,7 @@ def reference_words(reference: Reference) -> list[str]:
     sizes = [column.size - 1 for column in encoder.columns]
     return [
         f"The public file becomes the reference: {len(sizes)} columns of {min(sizes)} to "
-        f"{max(sizes)} categories or bins, and how alike the flights of one aircraft are.",
+        f"{max(sizes)} categories or bins, and how alike the flights of one aircraft are."
     ]
 
 

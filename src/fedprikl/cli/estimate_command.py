@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import (
     KEY,
     LEDGER,
+    ClientRecords,
     CsvOptions,
     FailOnDrift,
     Json,
     KeyFile,
     LedgerFile,
     Limits,
-    OneTable,
     PlanFile,
     ReferenceFile,
     ReleaseFiles,
@@ -39,13 +36,7 @@ def estimate_command(
     limits: Limits,
     csv: CsvOptions,
     files: ReleaseFiles,
-    one_table: OneTable,
-    clients: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A folder with one file or folder per client; or one table (--client-column)."
-        ),
-    ] = None,
+    records: ClientRecords,
     reference: ReferenceFile = None,
     ledger: LedgerFile = LEDGER,
     key: KeyFile = KEY,
@@ -67,7 +58,7 @@ def estimate_command(
     Example: `fedprikl estimate plan.json --data postgresql://db.example.org/clinic --table visits
     --client-column id`
     """
-    place = one_table.place(clients)
+    place = records.place()
     signed = SignedPlan.load(plan)
     inputs = (plan, reference or reference_beside(plan, signed), ledger, key)
     output, report = files.output, files.report
@@ -94,8 +85,8 @@ def estimate_command(
             ledger=ledger,
             key=key,
             releases=(output.parent,),
-            client=one_table.client_column,
-            no_client=one_table.no_client,
+            client=records.client_column,
+            no_client=records.no_client,
             csv_format=csv.format,
             skip_bad_files=skip_bad_files,
             largest_epsilon=limits.largest_epsilon,
@@ -125,8 +116,6 @@ def _left_behind(outputs: Sequence[Path], ledger: Path, population: str) -> bool
         return False
     with Ledger.open(ledger, create=False) as book, book.unfinished(population) as waiting:
         rounds = [name.encode() for name in waiting]
-    if not rounds:
-        return False
     try:
         written = [path.read_bytes() for path in there]
     except OSError:

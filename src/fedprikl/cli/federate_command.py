@@ -19,11 +19,7 @@ from fedprikl.cli.options import (
 from fedprikl.cli.release_output import plan_words, print_release, write_release
 from fedprikl.cli.running import check_flower
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.flower.organiser import (
-    check_connection,
-    follow_round,
-    roster_names,
-)
+from fedprikl.deployment.flower.organiser import check_connection, follow_round, roster_names
 from fedprikl.deployment.progress import named
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.front.checking import check_valid, now

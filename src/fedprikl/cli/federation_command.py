@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,22 +19,21 @@ import typer
 
 from fedprikl.cli.console import agrees, notes, print_json, say, show_table
 from fedprikl.cli.options import (
+    Audience,
     CsvOptions,
     Force,
     Json,
+    ReleaseFiles,
     SiteData,
     TableName,
     check_outputs,
+    command_group,
     grouped,
     load_reference,
 )
 from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
 from fedprikl.deployment import provisioning
-from fedprikl.deployment.flower.parties import (
-    aggregator_processes,
-    prepare_relay,
-    relay_processes,
-)
+from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home
@@ -72,12 +72,7 @@ PlanOf = Annotated[
     Path | None, typer.Option(help="Which plan.", show_default="that of the newest kit")
 ]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for them.")]
-commands = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-)
+commands = command_group()
 
 
 @commands.callback()
@@ -234,8 +229,7 @@ def admit(
 
 @commands.command("remove")
 def remove(
-    folder: Folder,
-    names: Annotated[list[str], typer.Argument(help="Sites to remove.")],
+    folder: Folder, names: Annotated[list[str], typer.Argument(help="Sites to remove.")]
 ) -> None:
     """Organiser: takes sites out of the roster. Plans with the old roster stop to work at once.
 
@@ -302,9 +296,10 @@ def kit(
     check_outputs(output, force=force, inputs=(plan,))
     if reference is not None:
         load_reference(reference)
-        provisioning.add_reference(known.home, reference)
-    text = provisioning.make_kit(known, plan)
+    text = provisioning.make_kit(known, plan, reference)
     is_same = _is_like_before(known, plan)
+    if reference is not None:
+        provisioning.add_reference(known.home, reference)
     provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
@@ -359,8 +354,7 @@ def start(
     run(
         data=data,
         table=table,
-        separator=csv_options.separator,
-        encoding=csv_options.encoding,
+        **asdict(csv_options),
         superlink=own.relay,
         folder=folder,
         health_port=health_port,
@@ -369,19 +363,17 @@ def start(
 
 
 @commands.command("ask")
+@grouped
 def ask(
     folder: Folder,
+    *,
     clients: Clients = None,
     everybody: Annotated[
         bool, typer.Option("--all", help="No release unless all admitted sites are counted.")
     ] = False,
     plan: PlanOf = None,
     wait: Wait = 60.0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The release.")] = Path(
-        "release.json"
-    ),
-    report: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
-    force: Force = False,
+    files: ReleaseFiles,
 ) -> None:
     """Organiser: runs a round, verifies and writes the release, like `fedprikl federate`.
 
@@ -389,8 +381,8 @@ def ask(
     """
     from fedprikl.cli.federate_command import federate_command
 
-    known, started = Federation.load(folder), time.time()
-    check_outputs(output, report, force=force)
+    known = Federation.load(folder)
+    check_outputs(files.output, files.report, force=files.force)
     path = plan or known.home.folder / "plan.json"
     if _planned(known, path).plan.is_series:
         raise InvalidInputError(
@@ -398,10 +390,8 @@ def ask(
             f"`fedprikl federation monitor {shlex.quote(str(folder))}`."
         )
     _check_running(known)
-    _tell_relay(known, known.admitted)
-    _say_away(known, clients or len(known.admitted))
-    os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    try:
+    with _asking(known):
+        _say_away(known, clients or len(known.admitted))
         federate_command(
             superlink=CONNECTION,
             key=SigningKey.load(known.home.signing_key).public,
@@ -410,17 +400,15 @@ def ask(
             clients=clients or len(known.admitted),
             everybody=everybody,
             wait=wait,
-            output=output,
-            report=report,
-            force=force,
+            **asdict(files),
         )
-    finally:
-        _say_refusals(known, since=started)
 
 
 @commands.command("monitor")
+@grouped
 def monitor(
     folder: Folder,
+    *,
     clients: Clients = None,
     plan: PlanOf = None,
     wait: Wait = 60.0,
@@ -428,26 +416,18 @@ def monitor(
         Path | None,
         typer.Option(help="All releases.", show_default="one of the plan, in the folder"),
     ] = None,
-    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
-    ] = None,
-    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = "",
-    webhook_secret: Annotated[
-        Path | None, typer.Option(help="File with the secret that signs them.")
-    ] = None,
-    command: Annotated[str, typer.Option(help="Command that gets notifications.")] = "",
+    audience: Audience,
     json: Json = False,
 ) -> None:
     """Organiser: counts what is due of a series, like `fedprikl monitor run`; 3: an alarm is open.
 
     Example: `fedprikl federation monitor hospitals --site public`
     """
-    from fedprikl.cli.monitor_command import Audience, SeriesFiles, Telling, run_federated
+    from fedprikl.cli.monitor_command import SeriesFiles, Telling, run_federated
     from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
 
     check_flower()
-    known, started = Federation.load(folder), time.time()
+    known = Federation.load(folder)
     path = plan or known.home.folder / "plan.json"
     signed = _planned(known, path)
     if not signed.plan.is_series:
@@ -461,26 +441,36 @@ def monitor(
         raise InvalidInputError(f"{words[0].upper()}{words[1:]}. Make the kit again.")
     place = history or known.folder / f"history-{signed.plan.fingerprint[:16]}.db"
     files = SeriesFiles(history=place, ledger=known.home.ledger)
-    audience = Audience(
-        site=site, metrics=metrics, webhook=webhook, webhook_secret=webhook_secret, command=command
-    )
     telling, number = Telling(path, files, audience), clients or len(known.admitted)
     options = f"--history {shlex.quote(str(place))} --ledger {shlex.quote(str(files.ledger))}"
     say(f"look at it: fedprikl monitor status {shlex.quote(str(path))} {options}", console=notes)
+    with _asking(known):
+        runner = FederatedSeries(
+            signed=signed,
+            superlink=CONNECTION,
+            key=SigningKey.load(known.home.signing_key).public,
+            config={"clients": number, "wait": wait},
+            note=lambda text: say(text, console=notes),
+            members=roster_names(known.home.roster, signed.plan, clients=number),
+        )
+        run_federated(telling, runner, reference, json=json)
+
+
+@contextmanager
+def _asking(known: Federation) -> Iterator[None]:
+    """The sites are registered; then it says where is written why some took no part.
+
+    For the aggregator's own people: why a site took no part may depend on records.
+    """
+    started = time.time()
     _tell_relay(known, known.admitted)
     os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    runner = FederatedSeries(
-        signed=signed,
-        superlink=CONNECTION,
-        key=SigningKey.load(known.home.signing_key).public,
-        config={"clients": number, "wait": wait},
-        note=lambda text: say(text, console=notes),
-        members=roster_names(known.home.roster, signed.plan, clients=number),
-    )
     try:
-        run_federated(telling, runner, reference, json=json)
+        yield
     finally:
-        _say_refusals(known, since=started)
+        for path in known.home.refusals.glob("*.json"):
+            if path.stat().st_mtime >= started:
+                say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
 def _obstacles(known: Federation, signed: SignedPlan) -> Iterator[str]:
@@ -568,13 +558,6 @@ def _say_away(known: Federation, clients: int) -> None:
     left = len(known.admitted) - len(away)
     words = f"; to go on without: --clients {left}" if left >= 3 else ""
     say(f"not connected yet: {', '.join(away)}{words}", console=notes)
-
-
-def _say_refusals(known: Federation, *, since: float) -> None:
-    """Where the aggregator's people read why sites took no part; it may depend on records."""
-    found = [path for path in known.home.refusals.glob("*.json") if path.stat().st_mtime >= since]
-    for path in found:
-        say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
 def _admitted(known: Federation) -> str:

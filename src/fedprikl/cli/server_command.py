@@ -3,21 +3,22 @@
 import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key
+from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key, command_group
 from fedprikl.cli.release_output import exit_on_drift, print_release
-from fedprikl.deployment.servers.home import Limits, ServerHome, read_card
+from fedprikl.deployment.servers.home import Limits, ServerHome, Task, read_card
 from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.libraries import install_words
-from fedprikl.privacy import Charge, Ledger
+from fedprikl.privacy import Ledger
 from fedprikl.privacy.ledger import budget_command
-from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
+from fedprikl.protocol import Roster, Servers, SignedPlan
 from fedprikl.protocol.keys import may_sign
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
@@ -30,12 +31,7 @@ Cards = Annotated[
     list[Path], typer.Argument(help="The card.json of servers 1, 2 and 3, in this order.")
 ]
 
-commands = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+commands = command_group()
 
 
 @commands.callback()
@@ -68,10 +64,9 @@ def init_command(
     Example: `fedprikl server init srv --address https://one.example --peer one.example:9444
     --organiser 3f5a...`
     """
-    host = address.removeprefix("https://").rstrip("/").rpartition(":")[0]
-    host = (host or address.removeprefix("https://").rstrip("/")).strip("[]")
-    check_certificates(host=host, days=days)
     Servers(addresses=(address, "https://another", "https://third"))  # refuses what is no address
+    host = urlsplit(address).hostname or ""
+    check_certificates(host=host, days=days)
     key = check_key(organiser, "--organiser")
     if not may_sign(key):
         raise typer.BadParameter(
@@ -138,8 +133,7 @@ def accept_command(
     ] = None,
     roster: Annotated[Path | None, typer.Option(help="Who may report, if the plan says.")] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(help="Set the population's epsilon in this server's ledger."),
+        float | None, typer.Option(help="Set the population's epsilon in this server's ledger.")
     ] = None,
 ) -> None:
     """Takes reports of a plan from now on, if it is within this server's limits and budget.
@@ -151,19 +145,20 @@ def accept_command(
     home, signed = ServerHome(folder), SignedPlan.load(plan)
     known = Reference.load(reference or plan.with_name("ref.json"))
     who = None if roster is None else Roster.load(roster)
-    home.check(signed, known, who)
+    task = home.check(signed, known, who)
     with Ledger.open(home.ledger) as ledger:
-        _check_budget(ledger, signed.plan, budget, home.ledger)
-    task = home.accept(signed, known, who)
+        _check_budget(ledger, task, budget, home.ledger)
+    home.accept(signed, known, who)
     say(f"server {task.number} takes reports of plan {signed.plan.fingerprint}")
 
 
-def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) -> None:
+def _check_budget(ledger: Ledger, task: Task, budget: float | None, path: Path) -> None:
     """Refuses a plan whose answer this server could not pay; clients would report in vain.
 
     Then sets the budget, if one was given: a plan that is refused changes nothing.
     """
-    name, (total, delta), unit = plan.population, plan.budget.total, plan.unit.kind
+    plan, unit = task.plan, task.plan.unit.kind
+    name, (total, delta) = plan.population, plan.budget.total
     wanted = None if budget is None else (budget, max(delta, 1e-6))
     if wanted is None and name not in ledger.populations():
         say(
@@ -173,8 +168,11 @@ def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) 
         )
         return
     try:
-        first = 0 if plan.is_series else None
-        for charge in _charges(plan):
+        first, trust = 0 if plan.is_series else None, ServersSum(plan)
+        charges = [trust.charge([])]  # of one answer of all servers, and of two if one may be lost
+        if task.servers.lost != "nothing":
+            charges.append(trust.composed_after_loss)
+        for charge in charges:
             ledger.check(name, charge, times=plan.charged_times(first), unit=unit, budget=wanted)
     except FedPriKLError as error:
         raise InvalidInputError(
@@ -188,14 +186,6 @@ def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) 
             f"{total:.4g}: the last ones will be refused",
             console=notes,
         )
-
-
-def _charges(plan: Plan) -> list[Charge]:
-    """What one answer may cost: of all servers, and where the plan allows that, of two."""
-    trust = trust_of(plan)
-    assert isinstance(trust, ServersSum)  # noqa: S101  this server has accepted no other
-    lost = plan.servers is not None and plan.servers.lost != "nothing"
-    return [trust.charge([]), *([trust.composed_after_loss] if lost else [])]
 
 
 @commands.command("run")

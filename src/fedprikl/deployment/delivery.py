@@ -100,11 +100,7 @@ def _read(status: int, body: bytes, retry_after: str | None) -> Answer:
     pause = 0.0
     if retry_after is not None and retry_after.isdecimal():
         pause = min(float(retry_after[:6]), LONGEST_PAUSE)
-    return Answer(
-        refused=400 <= status < 500 and status not in LATER,
-        words=words,
-        pause=pause,
-    )
+    return Answer(refused=400 <= status < 500 and status not in LATER, words=words, pause=pause)
 
 
 def deliver(

@@ -13,26 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedprikl.deployment.progress import (
-    identity_line,
-    not_counted_line,
-    printable,
-    waiting_line,
-)
+from fedprikl.deployment.progress import identity_line, not_counted_line, printable, waiting_line
 from fedprikl.deployment.round_metrics import RoundMetrics
 from fedprikl.deployment.settings import Home, RoundSettings, now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
-from fedprikl.protocol import (
-    IdentityCheck,
-    Plan,
-    Reply,
-    Roster,
-    SignedPlan,
-    SigningKey,
-    Transport,
-)
+from fedprikl.protocol import IdentityCheck, Plan, Reply, Roster, SignedPlan, SigningKey, Transport
 from fedprikl.store import replace_file
 
 IDENTITY = "identity"  # the name of the identity check in the metrics
@@ -195,10 +182,7 @@ class Run:
             )
 
     def say_missing(
-        self,
-        roster: Roster | None,
-        counted: Iterable[str],
-        why: Mapping[str, str] | None = None,
+        self, roster: Roster | None, counted: Iterable[str], why: Mapping[str, str] | None = None
     ) -> None:
         """Names who of the roster is not counted; whoever has the roster knows who they are."""
         if roster is not None:

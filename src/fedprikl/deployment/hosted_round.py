@@ -31,9 +31,9 @@ from fedprikl.deployment.progress import (
     RELAY_SAYS,
     cohorts_line,
     cure_in_public,
-    printable,
     reason_in_public,
     release_line,
+    roster_lines,
     short_name,
     step_line,
 )
@@ -250,7 +250,8 @@ def _run_round(run: Run) -> Release:
     check_time(plan, at=host.now())
     run.check_wanted()
     roster, sealer = run.load_roster(), SealingKey.load(home.sealing_key)
-    members = {} if roster is None else _roster_names(home.roster)
+    lines = {} if roster is None else roster_lines(home.roster)
+    members = {key: f"{name} {short_name(key)}" for key, name in lines.items()}
     server, rng = Server(run.signed, _reference(run)), np.random.default_rng()
     with _open_ledger(run) as ledger:
         if plan.population not in ledger.populations():
@@ -444,7 +445,7 @@ def keep_refusals(
 ) -> None:
     """Writes who took no part and why, for the aggregator's own people; they never travel on.
 
-    What came in the open nobody has signed.
+    `members`: names by key. What came in the open nobody has signed.
     """
     if not driver.refusals:
         return
@@ -461,15 +462,6 @@ def keep_refusals(
         replace_file(folder / f"{round_id}.json", text, mode=0o600, new=True)
     except OSError as error:  # never worth a release
         run.host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
-
-
-def _roster_names(path: Path) -> dict[str, str]:
-    """The name of each member that has one, with the first digits of its key."""
-    lines = path.read_text("utf-8-sig").split("\n")
-    parts = (line.split("#")[0].split() for line in lines)
-    return {
-        key: f"{printable(' '.join(name))} {short_name(key)}" for key, *name in filter(None, parts)
-    }
 
 
 def prune_refusals(folder: Path, *, before: datetime) -> int:

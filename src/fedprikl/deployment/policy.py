@@ -115,7 +115,6 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
     own = {each.name: found.get(name, each.default) for name, each in names.items()}
     if isinstance(own["approve"], str):
         own["approve"] = WRITTEN.get(own["approve"], own["approve"])
-    own = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
     try:
         file = read_fields(PolicyFile, own)
     except InvalidInputError as error:
@@ -130,7 +129,7 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
         organisers=organisers,
         limits=_limits(file, frozenset(organisers.values())),
         approve=file.approve,
-        epsilon_per_year=_per_year(file),
+        epsilon_per_year=file.largest_epsilon_per_year,
         delta_per_year=file.largest_delta_per_year,
         hours=_hours(file.hours),
         zone=time_zone(file.zone).key,
@@ -156,6 +155,7 @@ def _organisers(found: Any) -> dict[str, str]:
 
 
 def _limits(file: PolicyFile, organisers: frozenset[str]) -> Policy:
+    """The limits of every client; refuses numbers of the file that are no limits."""
     names = {each.name for each in fields(Policy)} & {each.name for each in fields(PolicyFile)}
     own = {name: getattr(file, name) for name in names}
     for name in ("populations", "columns", "views"):
@@ -167,21 +167,17 @@ def _limits(file: PolicyFile, organisers: frozenset[str]) -> Policy:
         raise InvalidInputError("`least-corruption` must be a share from 0 to under one half.")
     if not 0 < file.longest_validity_days <= 36500:
         raise InvalidInputError("`longest-validity-days` must be above 0, and at most 36500.")
+    yearly = file.largest_epsilon_per_year
+    if yearly is not None and not yearly > 0:
+        raise InvalidInputError("`largest-epsilon-per-year` must be above 0.")
+    if not 0 < file.largest_delta_per_year < 1:
+        raise InvalidInputError("`largest-delta-per-year` must be above 0 and under 1.")
     return Policy(
         organisers=organisers,
         longest_validity=timedelta(days=file.longest_validity_days),
         units=frozenset({"client"}) if file.whole_clients_only else _USUAL.units,
         **own,
     )
-
-
-def _per_year(file: PolicyFile) -> float | None:
-    yearly = file.largest_epsilon_per_year
-    if yearly is not None and not yearly > 0:
-        raise InvalidInputError("`largest-epsilon-per-year` must be above 0.")
-    if not 0 < file.largest_delta_per_year < 1:
-        raise InvalidInputError("`largest-delta-per-year` must be above 0 and under 1.")
-    return yearly
 
 
 def _hours(text: str | None) -> tuple[time, time] | None:

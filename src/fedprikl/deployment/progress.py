@@ -8,6 +8,7 @@ lines of a run in the stream (`parse_line`).
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedprikl.protocol import IdentityCheck, Round
@@ -166,6 +167,12 @@ def named(line: str, names: Mapping[str, str]) -> str:
     words, *marked = re.split(f"({LOST}|{ABSENT}|{NOT_COUNTED}|{FIRST})", line, maxsplit=1)
     key = f"[0-9a-f]{{{DIGITS}}}"
     return words + "".join(re.sub(key, lambda k: names.get(k[0], k[0]), text) for text in marked)
+
+
+def roster_lines(path: Path) -> dict[str, str]:
+    """The name behind each key in the file of a roster; empty where there is none."""
+    lines = (line.split("#")[0].split() for line in path.read_text("utf-8-sig").split("\n"))
+    return {key: printable(" ".join(name)) for key, *name in filter(None, lines)}
 
 
 def waiting_line(found: int, needed: int, seconds: float) -> str:

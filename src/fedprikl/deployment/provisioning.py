@@ -213,8 +213,7 @@ def found(folder: Path, *, name: str, relay: str, reference: Path) -> Federation
     made.home.folder.mkdir(mode=0o700, exist_ok=True)
     SigningKey.load_or_create(folder / "organiser.pem")
     SigningKey.load_or_create(made.home.signing_key)
-    if not made.home.sealing_key.exists():
-        SealingKey.generate().save(made.home.sealing_key)
+    SealingKey.load_or_create(made.home.sealing_key)
     replace_file(made.home.reference, read_file(reference, "reference"), mode=0o644)
     made.save()
     return made
@@ -320,10 +319,13 @@ def remove(federation: Federation, names: Sequence[str]) -> Federation:
     return federation.with_sites([replace(federation.site(n), state=REMOVED) for n in names])
 
 
-def make_kit(federation: Federation, path: Path) -> str:
-    """The text of the kit for a plan, which has to fit the federation."""
+def make_kit(federation: Federation, path: Path, reference: Path | None = None) -> str:
+    """The text of the kit for a plan, which has to fit the federation.
+
+    `reference`: one that the federation does not have yet.
+    """
     signed, home = SignedPlan.load(path), federation.home
-    files = home.reference_files()
+    files = [*home.reference_files(), *([] if reference is None else [reference])]
     found = [p for p in files if Reference.load(p).fingerprint == signed.plan.reference]
     if not found:
         words = home.wrong_reference(signed.plan.reference, federation.name)
@@ -466,11 +468,11 @@ def _opened(path: Path, kind: str, wanted: type[Body]) -> tuple[Body, str]:
         raise InvalidInputError(f"{path}: {error} {UNCHANGED} Have it sent again.") from None
     if content.get("format") != f"fedprikl {kind}":
         raise InvalidInputError(f"{path} is no {kind} of a federation. {UNCHANGED}")
-    body, signer, signature = (content.get(name) for name in ("body", "signer", "signature"))
-    proper = isinstance(body, dict) and isinstance(signer, str) and isinstance(signature, str)
-    if not proper or not verify_signature(str(signer), str(signature), _message(kind, body)):
-        raise InvalidInputError(
-            f"{path} was altered on the way: its signature does not fit. {UNCHANGED} Have it sent "
-            "again."
-        )
-    return read_exactly(wanted, dict(body or {}), kind), str(signer)
+    match content:
+        case {"body": dict(body), "signer": str(signer), "signature": str(signature)}:
+            if verify_signature(signer, signature, _message(kind, body)):
+                return read_exactly(wanted, body, kind), signer
+    raise InvalidInputError(
+        f"{path} was altered on the way: its signature does not fit. {UNCHANGED} Have it sent "
+        "again."
+    )

@@ -13,21 +13,14 @@ from typing import Any
 from fedprikl.checks import Ints
 from fedprikl.deployment.delivery import deliver
 from fedprikl.deployment.settings import Home, home_folder, now
-from fedprikl.documents import (
-    Format,
-    canonical,
-    parse_document,
-    read_exactly,
-    read_file,
-    to_plain,
-)
+from fedprikl.documents import Format, canonical, parse_document, read_exactly, read_file, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
-from fedprikl.monitoring.counted_records import records_of_period
+from fedprikl.monitoring.counted_records import records_asked
 from fedprikl.protocol import Plan, Policy, Servers, SignedPlan, SigningKey, draw_of
 from fedprikl.protocol.client import check_over, check_parts, check_plan, check_records
 from fedprikl.protocol.report import make_reports, message_bytes, read_header
 from fedprikl.protocol.report_vector import report_entries, report_points, report_vector
-from fedprikl.records import CsvFormat, FileRecords, FrameRecords, check_once, open_records
+from fedprikl.records import CsvFormat, open_records
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum.line_shares import SERVERS
 from fedprikl.store import replace_file, sync_folder
@@ -126,21 +119,14 @@ class ReportJob:
     def count(self, data: Any, csv_format: CsvFormat | None = None) -> Ints:
         """SECRET: the vector, of a file, a folder, a data frame or an array."""
         draw = draw_of(self.plan)
-        records = self._records(data, csv_format, drawn=draw is not None)
+        drawn = draw is not None
+        if isinstance(data, str | Path):
+            records = records_asked(self.plan, self.period, Path(data), csv_format, drawn=drawn)
+        else:
+            records = open_records(data, format=csv_format, drawn=drawn)
         counted = records.count(self.reference, draw)
         check_records(self.plan, counted.counts, counted.views)
         return report_vector(self.plan, self.reference, counted, self.points)
-
-    def _records(
-        self, data: Any, csv_format: CsvFormat | None, *, drawn: bool
-    ) -> FileRecords | FrameRecords:
-        when = self.plan.when
-        if isinstance(data, str | Path):
-            path = Path(data)
-            check_once([path], by_name=when.kind == "series" and not when.time_column)
-            if when.kind == "series":
-                return records_of_period(when, self.period, path, csv_format, drawn=drawn)
-        return open_records(data, format=csv_format, drawn=drawn)
 
     def kept(self) -> KeptReport | None:
         """The report that was made before; None if there is none."""

@@ -60,6 +60,20 @@ class PrivateKey:
         return key
 
     @classmethod
+    def load_or_create(cls, path: str | Path) -> Self:
+        """The key of a file, or a fresh one saved there."""
+        if Path(path).exists():
+            return cls.load(path)
+        key = cls.generate()
+        try:
+            key.save(path)
+        except InvalidInputError:
+            if not Path(path).exists():
+                raise
+            return cls.load(path)  # another process was faster
+        return key
+
+    @classmethod
     def _of_pem(cls, pem: bytes) -> Self | None:
         with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):  # holds none
             key = load_pem_private_key(pem, password=None)
@@ -105,20 +119,6 @@ class SigningKey(PrivateKey):
     """
 
     _kind, _name = Ed25519PrivateKey, "Ed25519"
-
-    @classmethod
-    def load_or_create(cls, path: str | Path) -> Self:
-        """The key of a file, or a fresh one saved there."""
-        if Path(path).exists():
-            return cls.load(path)
-        key = cls.generate()
-        try:
-            key.save(path)
-        except InvalidInputError:
-            if not Path(path).exists():
-                raise
-            return cls.load(path)  # another process was faster
-        return key
 
     def private_bytes(self) -> bytes:
         """SECRET: the key itself, for the secure sum that a client signs its messages in."""

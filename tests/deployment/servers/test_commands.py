@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
@@ -224,11 +225,25 @@ def test_plan_of_another_order_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("address", ["http://one.example", "https://", "one"])
+@pytest.mark.parametrize("address", ["http://one.example", "https://", "one", "https://[::1"])
 def test_address_is_one_of_https(tmp_path: Path, address: str) -> None:
     words = ("--peer", "a:1", "--organiser", SigningKey.generate().public)
     fails("init", tmp_path / "s", "--address", address, *words)
     assert not (tmp_path / "s" / "card.json").exists()
+
+
+@pytest.mark.parametrize("address", ["https://[::1]", "https://[::1]:8443/"])
+def test_an_address_may_be_of_ipv6(tmp_path: Path, address: str) -> None:
+    words = ("--peer", "[::1]:9444", "--organiser", SigningKey.generate().public)
+    run("init", tmp_path / "s", "--address", address, *words)
+    made = x509.load_pem_x509_certificate((tmp_path / "s" / "server.pem").read_bytes())
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert list(map(str, names.get_values_for_type(x509.IPAddress))) == ["::1"]
+
+
+def test_a_malformed_key_of_an_organiser_is_called_so(tmp_path: Path) -> None:
+    words = ("--address", "https://a", "--peer", "a:1", "--organiser", "abc")
+    assert "--organiser is malformed" in fails("init", tmp_path / "s", *words)
 
 
 def test_folder_of_no_server(tmp_path: Path) -> None:

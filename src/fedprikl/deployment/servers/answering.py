@@ -38,7 +38,7 @@ from fedprikl.protocol.noised_round import state_of
 from fedprikl.protocol.release import own_releases
 from fedprikl.protocol.report_vector import report_points
 from fedprikl.protocol.server_answer import ServersAnswer, answer
-from fedprikl.protocol.sums import ServersSum, trust_of
+from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
 from fedprikl.secure_sum.line_runtime import LineRuntime
 from fedprikl.store import Head, locked
@@ -147,11 +147,9 @@ class _Part:
         return len(mine), any(each.charged for each in mine)
 
     def _asked(self, reference: Reference, links: Links) -> ServersAnswer:
-        trust = trust_of(self.task.plan)
-        assert isinstance(trust, ServersSum)  # noqa: S101  tasks have no other
         whole = report_points(self.task.plan, reference, self.period)
         points = points_of(self.task.plan, reference, whole)
-        return ServersAnswer(trust, points, lost=len(links.present) < 3)
+        return ServersAnswer(ServersSum(self.task.plan), points, lost=len(links.present) < 3)
 
     def _due(self, asked: ServersAnswer) -> dict[str, Any]:
         plan, trust = self.task.plan, asked.trust

@@ -21,10 +21,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import NameOID
 
 from fedprikl.deployment.servers.intake import Intake
-from fedprikl.deployment.tls import write_certificates
+from fedprikl.deployment.tls import unsigned_certificate, write_certificates
 from fedprikl.deployment.web import Tls
 from fedprikl.documents import parse_document, read_exactly, read_file, readable, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
@@ -97,19 +96,14 @@ class Task:
 
     signed: SignedPlan
     number: int  # this server's
+    servers: Servers  # the plan's part about servers
     key: OpeningKey
-    roster: Roster | None = None
+    roster: Roster | None
 
     @property
     def plan(self) -> Plan:
         """The plan."""
         return self.signed.plan
-
-    @cached_property
-    def servers(self) -> Servers:
-        """The plan's part about servers."""
-        assert self.plan.servers is not None  # noqa: S101  checked where tasks are made
-        return self.plan.servers
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -160,8 +154,7 @@ class ServerHome:
         self.state.mkdir(mode=0o700, exist_ok=True)
         signing = SigningKey.load_or_create(self.folder / "signing.pem")
         for suite, kind in SEALING.items():
-            if not (path := self._sealing(suite)).exists():
-                kind.generate().save(path)
+            kind.load_or_create(self._sealing(suite))
         write_certificates(self.folder, host=host, days=days)
         card = Card(
             address=address,
@@ -183,20 +176,11 @@ class ServerHome:
         """Self-signed with the signing key, so that the plan pins it."""
         key = load_pem_private_key((self.folder / "signing.pem").read_bytes(), None)
         assert isinstance(key, Ed25519PrivateKey)  # noqa: S101  loaded before
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedprikl server")])
-        now = datetime.now(UTC)
+        name, public = "fedprikl server", key.public_key()
         made = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=30))
-            .not_valid_after(now + PINNED)
+            unsigned_certificate(name, name, public, until=datetime.now(UTC) + PINNED)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .sign(key, None)
         )
         return made.public_bytes(Encoding.PEM).decode()
@@ -297,7 +281,7 @@ class ServerHome:
         if servers.sealing[number - 1 : number] != (key.public,):
             raise _refusal("the plan names another sealing key than this server's")
         self.limits.check(signed)
-        return Task(signed, number, key, roster)
+        return Task(signed, number, servers, key, roster)
 
     def tasks(self) -> Iterator[Task]:
         """All accepted plans."""
