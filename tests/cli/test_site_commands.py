@@ -15,6 +15,7 @@ from fedprikl.cli.app import app
 from fedprikl.cli.running import watch_certificates
 from fedprikl.deployment import site_check
 from fedprikl.deployment.policy import load_policy
+from fedprikl.deployment.provisioning import add_reference
 from fedprikl.deployment.settings import Home, SiteStart, now
 from fedprikl.deployment.site_log import SiteLog
 from fedprikl.deployment.site_memory import SiteMemory
@@ -122,6 +123,13 @@ def test_a_column_of_the_policy_that_no_reference_has_is_named(site: Path) -> No
     _, _, wrong = check()
     assert "`columns` of" in wrong["policy columns"][0]
     assert "names 'paln', which no reference here has" in wrong["policy columns"][0]
+
+
+def test_a_reference_that_lies_there_twice_is_named_once(site: Path) -> None:
+    home = Home(site)
+    add_reference(home, home.reference)
+    known = Reference.load(home.reference).fingerprint[:16]
+    assert home.wrong_reference("ab" * 32, "this site").endswith(f"this site has {known}")
 
 
 def test_a_check_in_the_wrong_folder_says_where_to_call_it(

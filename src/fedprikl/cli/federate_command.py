@@ -124,8 +124,8 @@ def federate_command(
     beside = None  # the organiser need not have the reference
     with suppress(FedPriKLError):
         beside = reference_of(plan, signed, None)
-    counted = included(release)
-    absent = [f"The roster has {len(names)} sites."] if counted < len(names) else []
+    left_out = len(names) - included(release)  # below 0 without a roster
+    absent = [f"The roster has {len(names)} sites; {left_out} not counted."] if left_out > 0 else []
     write_release(
         release, signed.plan, {}, output=output, report=report, absent=absent, reference=beside
     )

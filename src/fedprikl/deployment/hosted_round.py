@@ -483,6 +483,10 @@ def prune_refusals(folder: Path, *, before: datetime) -> int:
     return removed
 
 
+def _clients(many: int) -> str:
+    return "1 client" if many == 1 else f"{many} clients"
+
+
 def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     """What people need to know when nothing was released. Public: the relay stores it.
 
@@ -491,7 +495,7 @@ def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     """
     refusals, sealed, words = driver.refusals, len(driver.confided), ""
     if refusals:
-        words += f" {len(refusals)} clients took no part"
+        words += f" {_clients(len(refusals))} took no part"
         told = ((who, why) for who, why in refusals.items() if who not in driver.confided)
         first, why = next(told, ("", ""))
         who = f"{FIRST}{short_name(names.get(first, first))}, {RELAY_SAYS}: {why}"
