@@ -475,32 +475,38 @@ def _asking(known: Federation) -> Iterator[None]:
 
 def _obstacles(known: Federation, signed: SignedPlan) -> Iterator[str]:
     """What is known to stop a round of this plan: the budget, or what sites usually allow."""
-    plan, home = signed.plan, known.home
-    verb = "monitor" if plan.is_series else "ask"
-    batches = plan.sums.batches
-    sizes = cohort_sizes(plan, max(len(known.admitted) // batches, 3)) * batches
-    with Ledger.open(home.ledger, create=False) as ledger:
-        times = plan.charged_times(0 if plan.is_series else None)
-        if plan.population not in ledger.populations():
-            yield (
-                f"The population {plan.population!r} has no budget: `{verb}` will refuse this "
-                f"plan. Set one: `{budget_command(home.ledger, plan.population, 1)}`."
-            )
-        else:
-            try:
-                charge = trust_of(plan).charge(sizes)
-                ledger.check(plan.population, charge, times=times, unit=plan.unit.kind)
-            except BudgetExceededError as error:
-                left = left_words(ledger.account(plan.population))
-                most = math.ceil(1e4 * error.needed * (1 - 1e-9)) / 1e4
-                yield (
-                    f"This plan spends epsilon {plan.budget.epsilon:.4g}, and {left} of the budget "
-                    f"is left: `{verb}` will refuse it. If these people may lose more: "
-                    f"`{budget_command(home.ledger, plan.population, f'{most:.10g}')}`."
-                )
-    reference = home.find_reference(plan.reference)
+    if words := _budget_obstacle(known, signed.plan):
+        yield words
+    reference = known.home.find_reference(signed.plan.reference)
     if reference is not None and (why := provisioning.usual_refusal(signed, reference)):
         yield f"A site whose policy is as `join` made it will refuse this plan: {why}."
+
+
+def _budget_obstacle(known: Federation, plan: Plan) -> str:
+    """Why the ledger would refuse a release by all sites, and how to raise the budget."""
+    path, name = known.home.ledger, plan.population
+    verb, period = ("monitor", 0) if plan.is_series else ("ask", None)
+    try:
+        with Ledger.open(path, create=False) as ledger:
+            if name not in ledger.populations():
+                return (
+                    f"The population {name!r} has no budget: `{verb}` will refuse this plan. Set "
+                    f"one: `{budget_command(path, name, 1)}`."
+                )
+            batches, left = plan.sums.batches, left_words(ledger.account(name))
+            sizes = cohort_sizes(plan, max(len(known.admitted) // batches, 3)) * batches
+            charge, times = trust_of(plan).charge(sizes), plan.charged_times(period)
+            ledger.check(name, charge, times=times, unit=plan.unit.kind)
+    except BudgetExceededError as error:
+        enough = math.ceil(1e4 * error.needed * (1 - 1e-9)) / 1e4
+        return (
+            f"This plan spends epsilon {plan.budget.epsilon:.4g}, and {left} of the budget is "
+            f"left: `{verb}` will refuse it. If these people may lose more: "
+            f"`{budget_command(path, name, f'{enough:.10g}')}`."
+        )
+    except FedPriKLError as error:
+        return f"`{verb}` will refuse this plan: {error}"
+    return ""
 
 
 def _is_like_before(known: Federation, path: Path) -> bool:
