@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from fedprikl.cli import site_command
 from fedprikl.cli.console import agrees, notes, print_json, say, show_table
 from fedprikl.cli.options import (
     Audience,
@@ -322,12 +323,10 @@ def start(
 
     Example: `fedprikl federation start kit.json --data records.csv`
     """
-    from fedprikl.cli.site_command import check_before_start, run
-
     provisioning.load_membership(folder)
     with held(folder, "site"):  # a site that runs would have half of two kits
         own = provisioning.unpack(kit_file, folder)
-    check_before_start(data, table, folder, csv_options.format)
+    site_command.check_before_start(data, table, folder, csv_options.format)
     if check_only:
         given = {
             "--data": data,
@@ -342,7 +341,7 @@ def start(
         line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
         say(f"the site can be started: {line}")
         return
-    run(
+    site_command.run(
         data=data,
         table=table,
         **asdict(csv_options),
