@@ -424,10 +424,9 @@ def monitor(
             "The plan is for one release: run `fedprikl federation ask`. For a series, plan with "
             "`--every week --first DATE`."
         )
-    reference = known.home.find_reference(signed.plan.reference)
-    if reference is None:
-        words = known.home.wrong_reference(signed.plan.reference, known.name)
-        raise InvalidInputError(f"{words[0].upper()}{words[1:]}. Make the kit again.")
+    reference = known.home.wanted_reference(
+        signed.plan.reference, whose=known.name, advice="Make the kit again."
+    )
     place = history or known.folder / f"history-{signed.plan.fingerprint[:16]}.db"
     files = SeriesFiles(history=place, ledger=known.home.ledger)
     telling, number = Telling(path, files, audience), clients or len(known.admitted)
