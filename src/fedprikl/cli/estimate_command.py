@@ -1,6 +1,7 @@
 """`fedprikl estimate`: one round over a folder with one file (or folder) per client."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
@@ -24,8 +25,8 @@ from fedprikl.cli.options import (
     reference_beside,
     reference_of,
 )
-from fedprikl.cli.release_output import exit_on_drift, print_release, write_release
-from fedprikl.front import Comparison, compare
+from fedprikl.cli.release_output import exit_on_drift, print_release, write_comparison
+from fedprikl.front import compare
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SignedPlan
 
@@ -66,17 +67,6 @@ def estimate_command(
     check_outputs(output, report, force=force, inputs=inputs, clients=file_of(place))
     pi = reference_of(plan, signed, reference)
 
-    def keep(found: Comparison) -> None:
-        write_release(
-            found.release,
-            found.plan,
-            found.costs,
-            output=output,
-            report=report,
-            absent=found.absent,
-            reference=pi,
-        )
-
     with shown_progress() as progress:
         result = compare(
             pi,
@@ -93,7 +83,7 @@ def estimate_command(
             largest_delta=limits.largest_delta,
             progress=progress,
             note=lambda text: say(text, console=notes),
-            keep=keep,
+            keep=partial(write_comparison, output=output, report=report, reference=pi),
         )
     release, absent = result.release, result.absent
     if json:

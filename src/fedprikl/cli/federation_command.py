@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from fedprikl.cli import site_command
 from fedprikl.cli.console import agrees, notes, print_json, say, show_table
 from fedprikl.cli.options import (
     Audience,
@@ -331,12 +332,10 @@ def start(
 
     Example: `fedprikl federation start kit.json --data records.csv`
     """
-    from fedprikl.cli.site_command import check_before_start, run
-
     provisioning.load_membership(folder)
     with held(folder, "site"):  # a site that runs would have half of two kits
         own = provisioning.unpack(kit_file, folder)
-    check_before_start(data, table, folder, csv_options.format)
+    site_command.check_before_start(data, table, folder, csv_options.format)
     if check_only:
         given = {
             "--data": data,
@@ -351,7 +350,7 @@ def start(
         line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
         say(f"the site can be started: {line}")
         return
-    run(
+    site_command.run(
         data=data,
         table=table,
         **asdict(csv_options),
@@ -435,10 +434,9 @@ def monitor(
             "The plan is for one release: run `fedprikl federation ask`. For a series, plan with "
             "`--every week --first DATE`."
         )
-    reference = known.home.find_reference(signed.plan.reference)
-    if reference is None:
-        words = known.home.wrong_reference(signed.plan.reference, known.name)
-        raise InvalidInputError(f"{words[0].upper()}{words[1:]}. Make the kit again.")
+    reference = known.home.wanted_reference(
+        signed.plan.reference, whose=known.name, advice="Make the kit again."
+    )
     place = history or known.folder / f"history-{signed.plan.fingerprint[:16]}.db"
     files = SeriesFiles(history=place, ledger=known.home.ledger)
     telling, number = Telling(path, files, audience), clients or len(known.admitted)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -37,7 +37,7 @@ from fedprikl.cli.options import (
 from fedprikl.cli.release_output import DRIFT_FOUND, STYLES
 from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
-from fedprikl.deployment.flower.organiser import roster_names
+from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
 from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, HistoryError, HookError, InvalidInputError, LedgerError
 from fedprikl.front.checking import check_limits, now
@@ -58,9 +58,6 @@ from fedprikl.protocol import SignedPlan
 from fedprikl.reference import Reference
 from fedprikl.reporting.facts import series_lines
 from fedprikl.store import write_whole
-
-if TYPE_CHECKING:
-    from fedprikl.deployment.flower.organiser import FederatedSeries
 
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
 OF_TABLES = ("client_column", "no_client", "data", "table")
@@ -258,8 +255,6 @@ def run_command(
         telling = Telling(plan, files, audience, inputs)
         signed = telling.signed
         check_flower()
-        from fedprikl.deployment.flower.organiser import FederatedSeries
-
         public = check_key(signer)
         if not public:
             raise typer.BadParameter(
@@ -303,7 +298,7 @@ def run_command(
 
 
 def run_federated(
-    telling: Telling, runner: "FederatedSeries", reference: Reference, *, json: bool
+    telling: Telling, runner: FederatedSeries, reference: Reference, *, json: bool
 ) -> None:
     """Has what is due counted by a federation, and tells how the series stands."""
     signed, files = telling.signed, telling.files

@@ -8,9 +8,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -64,9 +64,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     for name, known in inspect.signature(command, eval_str=True).parameters.items():
         kind: Any = known.annotation
         if isinstance(kind, type) and is_dataclass(kind):
-            hints = get_type_hints(kind, include_extras=True)
-            own = [_option(each.name, hints[each.name], each.default) for each in fields(kind)]
-            groups[name] = own, kind
+            groups[name] = list(inspect.signature(kind).parameters.values()), kind
     return _spread_out(command, groups)
 
 
@@ -82,17 +80,8 @@ def passed_on(
     for option, words in helps.items():
         info = typer.Option(help=words) if isinstance(words, str) else words
         kind: Any = known[option].annotation
-        passed.append(_option(option, Annotated[kind, info], known[option].default))
+        passed.append(known[option].replace(annotation=Annotated[kind, info]))
     return lambda command: _spread_out(command, {name: (passed, dict)})
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if default is MISSING else default,
-        annotation=annotation,
-    )
 
 
 def _spread_out(command: Callable[..., None], groups: Mapping[str, Group]) -> Callable[..., None]:

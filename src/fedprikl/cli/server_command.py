@@ -10,6 +10,7 @@ import typer
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key, command_group
 from fedprikl.cli.release_output import exit_on_drift, print_release
+from fedprikl.deployment.servers.answering import take_part
 from fedprikl.deployment.servers.home import Limits, ServerHome, Task, read_card
 from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
@@ -24,7 +25,7 @@ from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
 from fedprikl.reporting import release_page
-from fedprikl.store import write_whole
+from fedprikl.store import locked, write_whole
 
 Folder = Annotated[Path, typer.Argument(help="The folder of this server.")]
 Cards = Annotated[
@@ -210,7 +211,6 @@ def run_command(
         raise typer.BadParameter("The name of a collector has letters and digits only.")
     from fedprikl.deployment.servers.collector import AT_ONCE, Collector
     from fedprikl.deployment.web import address_of, open_socket, serve
-    from fedprikl.store import locked
 
     home = ServerHome(folder)
     number = home.number
@@ -255,8 +255,6 @@ def answer_command(
 
     Example: `fedprikl server answer srv plan.json`
     """
-    from fedprikl.deployment.servers.answering import take_part
-
     home, wanted = ServerHome(folder), SignedPlan.load(plan).plan.fingerprint
     tasks = {task.plan.fingerprint: task for task in home.tasks()}
     if wanted not in tasks:

@@ -33,6 +33,7 @@ from fedprikl.cli.running import (
 )
 from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
 from fedprikl.deployment.policy import load_policy, policy_text
+from fedprikl.deployment.provisioning import load_membership
 from fedprikl.deployment.settings import (
     Home,
     NodeSettings,
@@ -100,15 +101,11 @@ class SiteFiles:
         """With these records; whether they are there is not checked."""
         home = _home(self.folder)
         home.policy, home.reference = self.policy or home.policy, self.reference or home.reference
-        relay, own = self.superlink, home.folder / "ca.pem"
-        if not relay:
-            from fedprikl.deployment.provisioning import load_membership
-
-            relay = load_membership(home.folder).relay
+        own = home.folder / "ca.pem"
         return SiteStart(
             home=home,
             data=place_of(data, self.table),
-            relay=relay,
+            relay=self.superlink or load_membership(home.folder).relay,
             node_key=self.node_key or home.folder / "node",
             roots=self.root_certificates or (own if own.exists() else None),
             form=form,

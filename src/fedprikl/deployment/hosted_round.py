@@ -234,15 +234,9 @@ def _finish(run: Run) -> Release | None:
 
 def _reference(run: Run) -> Reference:
     """That the plan is about; several lie side by side."""
-    wanted, home = run.plan.reference, run.home
-    found = home.find_reference(wanted)
-    if found is None:
-        words = home.wrong_reference(wanted, "the aggregator")
-        raise InvalidInputError(
-            f"{words[0].upper()}{words[1:]}. Put the reference {wanted[:16]} into "
-            f"{home.references.name}/ of its folder."
-        )
-    return found
+    wanted, folder = run.plan.reference, run.home.references.name
+    advice = f"Put the reference {wanted[:16]} into {folder}/ of its folder."
+    return run.home.wanted_reference(wanted, whose="the aggregator", advice=advice)
 
 
 def _run_round(run: Run) -> Release:

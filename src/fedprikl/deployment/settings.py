@@ -75,6 +75,14 @@ class Home:
                 return found
         return None
 
+    def wanted_reference(self, fingerprint: str, *, whose: str, advice: str) -> Reference:
+        """The reference with this fingerprint; an `InvalidInputError` if it is not there."""
+        found = self.find_reference(fingerprint)
+        if found is None:
+            words = self.wrong_reference(fingerprint, whose)
+            raise InvalidInputError(f"{words[0].upper()}{words[1:]}. {advice}")
+        return found
+
     def reference_files(self) -> list[Path]:
         """Where references are."""
         found = [self.reference, *sorted(self.references.glob("*.json"))]
