@@ -166,6 +166,7 @@ def test_a_plan_that_a_year_does_not_allow_is_wrong(site: Path) -> None:
     (site / "policy.toml").write_text("largest-epsilon-per-year = 0.5\n" + text)
     own = f"plan {SignedPlan.load(site / 'plan.json').plan.fingerprint[:16]}"
     assert "a year would cost a record epsilon 1 " in check()[2][own][0]
+    assert "(largest-epsilon-per-year)" in check()[2][own][0]
     (site / "policy.toml").write_text("largest-epsilon-per-year = 1.2\nmost-counts = 3\n" + text)
     assert own in check()[1]
     log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")

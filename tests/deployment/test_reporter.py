@@ -366,6 +366,7 @@ def test_a_dry_run_shows_sizes_and_no_count(
     assert document["servers"] == [key.public for key in KEYS["hybrid"]]
     assert document["cells"] == {"": ["0", "1", "2"]}
     assert "counts" not in document
+    assert "--organiser is malformed" in run(*files, "--dry-run", "--organiser", "abc").output
     for wrong in ([*files, "--show-counts"], [plan], [plan, "--dry-run", "--show-counts"]):
         assert run(*wrong).exit_code == 2
 

@@ -12,6 +12,7 @@ from fedprikl.cli.options import (
     Limits,
     PlanFile,
     ReferenceFile,
+    check_key,
     grouped,
     reference_of,
 )
@@ -79,7 +80,7 @@ def report_command(
         "policy": Policy(
             largest_epsilon=limits.largest_epsilon,
             largest_delta=limits.largest_delta,
-            organisers=frozenset({organiser.strip().lower()} - {""}),
+            organisers=frozenset({check_key(organiser, "--organiser")} - {""}),
         ),
     }
     if dry_run:
