@@ -29,6 +29,7 @@ from fedprikl.cli.options import (
     TableName,
     check_outputs,
     command_group,
+    given_of,
     grouped,
     load_reference,
 )
@@ -308,6 +309,7 @@ def kit(
 @commands.command("start")
 @grouped
 def start(
+    context: typer.Context,
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
     data: SiteData,
     csv_options: CsvOptions,
@@ -328,16 +330,9 @@ def start(
         own = provisioning.unpack(kit_file, folder)
     site_command.check_before_start(data, table, folder, csv_options.format)
     if check_only:
-        given = {
-            "--data": data,
-            "--table": table,
-            "--folder": "" if folder == Path("site") else str(folder),
-            "--separator": "" if csv_options.separator == "," else csv_options.separator,
-            "--encoding": "" if csv_options.encoding == "utf-8" else csv_options.encoding,
-            "--health-port": "" if health_port == 8470 else str(health_port),
-            "--log-format": "" if log_format == "text" else log_format,
-        }
-        words = [each for name, text in given.items() if text for each in (name, text)]
+        names = ("data", "table", "folder", "separator", "encoding", "health_port", "log_format")
+        given = [(name, str(context.params[name])) for name in given_of(context, names)]
+        words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
         line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
         say(f"the site can be started: {line}")
         return

@@ -228,8 +228,7 @@ def _load(
         plan = SignedPlan.load(plan)
     if reference is None:
         raise InvalidInputError("Give the reference of the plan: reference=...")
-    found = reference if isinstance(reference, Reference) else Reference.load(reference)
-    return plan if isinstance(plan, SignedPlan) else SignedPlan(plan), found
+    return plan if isinstance(plan, SignedPlan) else SignedPlan(plan), Reference.of(reference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
