@@ -296,34 +296,11 @@ def report(
 
     """
     job = prepare(plan, reference=reference, period=period, policy=policy, home=home)
-    kept = job.kept()
-    repeated = kept is not None
-    if kept is None:
-        kept = job.make(job.count(data, csv_format))
-    _send(job, kept, roots=roots, attempts=attempts, note=note)
-    return Reported(
-        plan=kept.plan,
-        period=kept.period,
-        report_id=kept.report_id.hex(),
-        sizes=job.sizes,
-        repeated=repeated,
-    )
-
-
-def _send(
-    job: ReportJob,
-    kept: KeptReport,
-    *,
-    roots: str | Path | None,
-    attempts: int,
-    note: Callable[[str], None],
-) -> None:
-    """Sends what is not taken yet, and keeps what is. A lost note costs a message, no more."""
-    if kept.is_done:
-        return
-    addresses = job.servers.addresses
+    found, addresses = job.kept(), job.servers.addresses
+    kept = job.make(job.count(data, csv_format)) if found is None else found
 
     def keep(address: str) -> None:
+        """A lost note costs a message, no more."""
         nonlocal kept
         kept = kept.with_taken(addresses.index(address) + 1)
         try:
@@ -331,6 +308,14 @@ def _send(
         except OSError as error:
             raise DeploymentError(f"Cannot write {job.path}: {error.strerror}.") from None
 
-    left = zip(addresses, kept.messages, kept.taken, strict=True)
-    messages = {address: message for address, message, done in left if not done}
-    deliver(messages, roots=roots, attempts=attempts, taken=keep, note=note)
+    if not kept.is_done:
+        left = zip(addresses, kept.messages, kept.taken, strict=True)
+        messages = {address: message for address, message, done in left if not done}
+        deliver(messages, roots=roots, attempts=attempts, taken=keep, note=note)
+    return Reported(
+        plan=kept.plan,
+        period=kept.period,
+        report_id=kept.report_id.hex(),
+        sizes=job.sizes,
+        repeated=found is not None,
+    )
