@@ -194,8 +194,14 @@ def prepare(
     at: str | None = None,
 ) -> ReportJob:
     """What the plan asks of this client; refused where its policy says so. Looks at no record."""
-    signed, found = _load(plan, reference)
-    plan, policy, at = signed.plan, policy or Policy(), at or now()
+    if isinstance(plan, str | Path):
+        reference = Path(plan).parent / "ref.json" if reference is None else reference
+        plan = SignedPlan.load(plan)
+    if reference is None:
+        raise InvalidInputError("Give the reference of the plan: reference=...")
+    signed = plan if isinstance(plan, SignedPlan) else SignedPlan(plan)
+    found, plan = Reference.of(reference), signed.plan
+    policy, at = policy or Policy(), at or now()
     servers = plan.servers
     if servers is None or not (servers.sealing and servers.addresses):
         raise InvalidInputError(
@@ -218,17 +224,6 @@ def prepare(
         points=report_points(plan, found, number),
         home=Home(home_folder() if home is None else Path(home)),
     )
-
-
-def _load(
-    plan: SignedPlan | Plan | str | Path, reference: Reference | str | Path | None
-) -> tuple[SignedPlan, Reference]:
-    if isinstance(plan, str | Path):
-        reference = Path(plan).parent / "ref.json" if reference is None else reference
-        plan = SignedPlan.load(plan)
-    if reference is None:
-        raise InvalidInputError("Give the reference of the plan: reference=...")
-    return plan if isinstance(plan, SignedPlan) else SignedPlan(plan), Reference.of(reference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
