@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +37,7 @@ from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
-from fedprikl.deployment.settings import Home
+from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.tls import check_relay
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.privacy import Ledger
@@ -105,8 +104,7 @@ def init(
     aggregator = Home(place / "aggregator")
     aggregator.folder.mkdir(mode=0o700, exist_ok=True)
     with Ledger.open(aggregator.ledger) as ledger:
-        at = datetime.now(UTC).isoformat()
-        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=at)
+        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now())
     config = place / "flwr" / "config.toml"
     config.parent.mkdir(mode=0o700, exist_ok=True)
     roots = json_module.dumps(str(place / "relay" / "ca.pem"))
