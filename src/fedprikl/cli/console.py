@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from fedprikl.documents import readable
+from fedprikl.documents import clean, readable
 
 notes = Console(stderr=True, highlight=False)
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
@@ -26,8 +26,7 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 def plain(text: str) -> str:
     """The text in printable characters and line ends only: no escape sequence, no bidi override."""
-    lines = _COLOURS.sub("", text).split("\n")
-    return "\n".join("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
+    return "\n".join(map(clean, _COLOURS.sub("", text).split("\n")))
 
 
 def shown(text: str) -> str:

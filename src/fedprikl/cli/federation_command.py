@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +28,7 @@ from fedprikl.cli.options import (
     TableName,
     check_outputs,
     command_group,
+    given_of,
     grouped,
     load_reference,
 )
@@ -37,7 +37,7 @@ from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
-from fedprikl.deployment.settings import Home
+from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.tls import check_relay
 from fedprikl.errors import (
     BudgetExceededError,
@@ -112,8 +112,7 @@ def init(
     aggregator = Home(place / "aggregator")
     aggregator.folder.mkdir(mode=0o700, exist_ok=True)
     with Ledger.open(aggregator.ledger) as ledger:
-        at = datetime.now(UTC).isoformat()
-        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=at)
+        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now())
     config = place / "flwr" / "config.toml"
     config.parent.mkdir(mode=0o700, exist_ok=True)
     roots = json_module.dumps(str(place / "relay" / "ca.pem"))
@@ -317,6 +316,7 @@ def kit(
 @commands.command("start")
 @grouped
 def start(
+    context: typer.Context,
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
     data: SiteData,
     csv_options: CsvOptions,
@@ -337,16 +337,9 @@ def start(
         own = provisioning.unpack(kit_file, folder)
     site_command.check_before_start(data, table, folder, csv_options.format)
     if check_only:
-        given = {
-            "--data": data,
-            "--table": table,
-            "--folder": "" if folder == Path("site") else str(folder),
-            "--separator": "" if csv_options.separator == "," else csv_options.separator,
-            "--encoding": "" if csv_options.encoding == "utf-8" else csv_options.encoding,
-            "--health-port": "" if health_port == 8470 else str(health_port),
-            "--log-format": "" if log_format == "text" else log_format,
-        }
-        words = [each for name, text in given.items() if text for each in (name, text)]
+        names = ("data", "table", "folder", "separator", "encoding", "health_port", "log_format")
+        given = [(name, str(context.params[name])) for name in given_of(context, names)]
+        words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
         line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
         say(f"the site can be started: {line}")
         return

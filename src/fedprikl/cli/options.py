@@ -183,12 +183,6 @@ SiteData = Annotated[str, typer.Option(help=f"The records: a file, a folder, or 
 class ClientRecords:
     """The records of all clients: files of their own, or one table in a file or a database."""
 
-    clients: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A folder with one file or folder per client; or one table (--client-column)."
-        ),
-    ] = None
     client_column: Annotated[
         str | None,
         typer.Option(help="CLIENTS is one table, and this column of it has the client ids."),
@@ -198,6 +192,12 @@ class ClientRecords:
     ] = "refuse"
     data: Annotated[str | None, typer.Option(help=f"In place of CLIENTS, {DATABASE}.")] = None
     table: TableName = ""
+    clients: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder with one file or folder per client; or one table (--client-column)."
+        ),
+    ] = None
 
     def place(self) -> Place:
         """What is compared; one of both must be given."""

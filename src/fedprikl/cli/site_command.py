@@ -178,13 +178,7 @@ def run(
     check_carried(config)
     note_relay(start.relay, start.roots, log_format)
     processes = partial(
-        site_processes,
-        config=config,
-        superlink=start.relay,
-        roots=start.roots,
-        node_key=start.node_key,
-        trusted=trusted_entities,
-        poll=poll,
+        site_processes, config=config, start=start, trusted=trusted_entities, poll=poll
     )
     run_party(
         "site",

@@ -101,8 +101,8 @@ class Home:
         if not re.fullmatch("[0-9a-f]{64}", name):
             return self.folder / name
         known = {path: signed.plan.fingerprint for path, signed in self.known_plans().items()}
-        for path, fingerprint in known.items():
-            if fingerprint == name:
+        for path in (self.plans / f"{name}.json", *known):  # a copy elsewhere may be unsigned
+            if known.get(path) == name:
                 return path
         words = ", ".join(
             f"{fingerprint[:16]} ({path.name})" for path, fingerprint in known.items()
