@@ -430,7 +430,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", [*list(CHOICES)[:2], long("few records, many cells")])
 def test_it_takes_the_option_with_the_least_typical_error(name: str) -> None:
     """And nowhere twice the error of noisy counts, which a textbook's have at most."""
     reference, records, epsilon, option = CHOICES[name]
