@@ -113,10 +113,10 @@ class MissingExtraError(FedPriKLError, ImportError):
 
 
 class PolicyRefusal(FedPriKLError):  # noqa: N818  it is a decision, not a failure
-    """A client takes no part in a round, because its own policy says so."""
+    """A client, or a server, takes no part in a round, because its own policy says so."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"This client takes no part: {reason}.")
+    def __init__(self, reason: str, *, who: str = "client") -> None:
+        super().__init__(f"This {who} takes no part: {reason}.")
         self.reason = reason
 
 

@@ -47,6 +47,15 @@ class _Library:
         return found
 
 
+def install_words(extra: str) -> str:
+    """How to install an extra, from an index or in a clone.
+
+    >>> install_words("db")
+    "pip install 'fedprikl[db]', or in a clone: pip install '.[db]'"
+    """
+    return f"pip install 'fedprikl[{extra}]', or in a clone: pip install '.[{extra}]'"
+
+
 def _load(name: str, extra: str) -> Any:
     try:
         return import_module(name)
@@ -54,7 +63,7 @@ def _load(name: str, extra: str) -> Any:
         if error.name != name.partition(".")[0]:
             raise
         raise MissingExtraError(
-            f"This needs {error.name}, which is not installed: pip install 'fedprikl[{extra}]'."
+            f"This needs {error.name}, which is not installed: {install_words(extra)}."
         ) from None
 
 
@@ -78,7 +87,7 @@ def check_plan_extra() -> None:
     for name in ("scipy", "opendp", "dp_accounting"):
         if find_spec(name) is None:
             raise MissingExtraError(
-                f"This needs {name}, which is not installed: pip install 'fedprikl[plan]'."
+                f"This needs {name}, which is not installed: {install_words('plan')}."
             )
 
 

@@ -503,6 +503,23 @@ def test_lost_sites_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["input: 8 of 9, 1 lost, 5 s; lost: clinic 4"]
     assert "lost: clinic 4" in result.stderr
+    assert "The roster has" not in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_the_answer_says_how_many_of_the_roster_are_not_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("roster.txt").write_text("\n".join(SigningKey.generate().public for _ in range(11)))
+    record(world, monkeypatch)
+    plan = world.plan(cohort=9, roster=Roster.load("roster.txt").fingerprint)
+    Path("plan.json").write_text(json.dumps(SignedPlan.sign(plan, world.key).to_dict()))
+    monkeypatch.setattr(organiser, "_check_genuine", lambda *_, **__: None)
+    line = ["federate", "mine", "--signer", world.key.public, "--roster", "roster.txt"]
+    result = runner.invoke(app, line)
+    assert result.exit_code == 0, result.output
+    words = "The roster has 11 sites; 2 not counted."
+    assert words in result.stdout
+    assert words in Path("report.html").read_text(encoding="utf-8")
 
 
 def test_lines_come_as_they_are_printed_and_silence_is_told(

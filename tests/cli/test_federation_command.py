@@ -109,7 +109,7 @@ def test_after_a_kit_comes_a_question_and_after_a_removal_a_new_plan(
     assert "cork was removed before" in said("federation", "remove", "hospitals", "cork")
     assert "federation kit" in shown
     error = fails(monkeypatch, capsys, "federation", "ask", "hospitals")
-    assert "Sites were admitted or removed since" in error
+    assert "it was made elsewhere, or sites were admitted or removed since" in error
     assert "--roster out" not in error
 
 
@@ -162,6 +162,20 @@ def test_a_kit_for_the_same_sites_stops_nobody(admitted: Path) -> None:
     assert "stop it if it runs" in shown
 
 
+def test_a_kit_that_is_refused_leaves_no_reference(admitted: Path) -> None:
+    other = Reference.from_counts([3, 2, 1])
+    other.save(admitted / "other.json")
+    kit = ["federation", "kit", "hospitals", "plan.json", "--reference", "other.json"]
+    planned(reference=other.fingerprint, roster=64 * "0")
+    refused = runner.invoke(app, kit)
+    assert "Nothing was changed" in str(refused.exception)
+    home = Federation.load(Path("hospitals")).home
+    assert home.find_reference(other.fingerprint) is None
+    planned(reference=other.fingerprint)
+    said(*kit)
+    assert home.find_reference(other.fingerprint) is not None
+
+
 def test_ask_does_not_begin_what_it_could_not_write(
     admitted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +184,50 @@ def test_ask_does_not_begin_what_it_could_not_write(
     planned()
     said("federation", "kit", "hospitals", "plan.json")
     assert "exists already" in fails(monkeypatch, capsys, "federation", "ask", "hospitals")
+    assert "holds no federation" in fails(monkeypatch, capsys, "federation", "ask", "hospital")
+    (admitted / "release.json").unlink()
+    error = fails(monkeypatch, capsys, "federation", "ask", "hospitals")
+    assert "Start it: `fedprikl federation host" in error
+
+
+def test_a_new_kit_brings_its_reference_into_the_next_plan(admitted: Path) -> None:
+    second = fit_reference(admitted / "records.csv")
+    second.save(admitted / "second.json")
+    planned(reference=second.fingerprint)
+    said("federation", "kit", "hospitals", "plan.json", "--reference", "second.json")
+    said("federation", "remove", "hospitals", "cork")
+    said("federation", "invite", "hospitals", "delft")
+    said("federation", "join", "delft.invite", "--folder", "delft-site")
+    shown = said("federation", "admit", "hospitals", "delft.join", "--yes")
+    place = f"hospitals/aggregator/references/{second.fingerprint}.json"
+    assert f"fedprikl plan {admitted}/{place} --clients 3" in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"epsilon": 3.5},
+            "This plan spends epsilon 3.5, and 3 of the budget is left: `ask` will",
+        ),
+        (
+            {"epsilon": 3.5},
+            "aggregator/ledger.db --population sites --set-epsilon 3.5`",
+        ),
+        ({"epsilon": 1.5}, "epsilon 1.5 exceeds the limit 1 (largest-epsilon)"),
+        ({"population": "others"}, "The population 'others' has no budget: `ask` will"),
+        ({}, ""),
+    ],
+)
+def test_a_kit_says_what_will_stop_its_plan(
+    admitted: Path, changes: dict[str, Any], words: str
+) -> None:
+    assert admitted.is_dir()
+    planned(**changes)
+    done = runner.invoke(app, ["federation", "kit", "hospitals", "plan.json"])
+    assert done.exit_code == 0, done.output
+    assert words in " ".join(done.stderr.split())
+    assert ("note:" in done.stderr) == bool(changes)
 
 
 def test_status_says_when_a_plan_is_released_and_shows_the_line_of_the_next(

@@ -38,6 +38,7 @@ def test_columns_of_ids_and_times_are_noticed(
     ]
     Path("a.csv").write_text("\n".join(["patient,stay_id,visited_at,paid,town", *lines]))
     said = " ".join(call("reference", "a.csv", "-o", "a.json", "--json").output.split())
+    assert "a client is a site" in said
     for hint in ("'patient' looks like ids", "--client-column stay_id", "--time-column visited_at"):
         assert hint in said
     for name in ("paid", "town"):

@@ -12,6 +12,7 @@ from fedprikl.cli.app import app, main
 from fedprikl.privacy import AccountedRelease, Ledger, Numbers, calibrate
 
 runner = CliRunner()
+COMMAND = ("ledger", "--ledger")
 AT = "2030-01-31T12:00:00+00:00"
 
 
@@ -33,7 +34,11 @@ def run_json(file: Path, *arguments: str) -> Any:
 
 
 def test_set_show_spend_show(file: Path) -> None:
-    shown = run(file, "--population", "phones", "--set-epsilon", "1")
+    made = runner.invoke(app, [*COMMAND, str(file), "--population", "phones", "--set-epsilon", "1"])
+    assert "is a new ledger: there was none" in " ".join(made.stderr.split())
+    again = runner.invoke(app, [*COMMAND, str(file)])
+    assert "a new ledger" not in again.stderr
+    shown = " ".join(made.stdout.split())
     assert "phones: spent epsilon 0 of 1 (delta 1e-06), 1 is left." in shown
     assert "One more release fits with epsilon up to 1 (Laplace) or 1 (Gaussian)." in shown
     assert "more than what is left" not in shown

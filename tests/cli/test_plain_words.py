@@ -136,7 +136,7 @@ def test_a_spent_budget_says_how_to_raise_it(
     call(*ESTIMATE)
     said = fails(monkeypatch, capsys, *ESTIMATE, "--force")
     assert "1 is spent, 0 is left. With discrete Laplace noise of scale" in said
-    assert "`fedprikl ledger --population 'my phones' --set-epsilon 2`" in said
+    assert "`fedprikl ledger --ledger ledger.db --population 'my phones' --set-epsilon 2`" in said
     assert "No further release fits." in said
     assert "No further release fits." in call("ledger").stdout
     call("ledger", "--population", "my phones", "--set-epsilon", "2")

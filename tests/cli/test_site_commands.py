@@ -15,7 +15,8 @@ from fedprikl.cli.app import app
 from fedprikl.cli.running import watch_certificates
 from fedprikl.deployment import site_check
 from fedprikl.deployment.policy import load_policy
-from fedprikl.deployment.settings import Home, now
+from fedprikl.deployment.provisioning import add_reference
+from fedprikl.deployment.settings import Home, SiteStart, now
 from fedprikl.deployment.site_log import SiteLog
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.deployment.tls import first_end, write_certificates, write_node_key
@@ -109,7 +110,35 @@ def test_everything_that_is_wrong_is_said_at_once(
     (site / "log.db").unlink()
     _, _, wrong = check()
     dear = SignedPlan.load(site / "dear.json").plan.fingerprint[:16]
-    assert "epsilon 1.5 and delta 1e-06 exceed the limits 1.2" in wrong[f"plan {dear}"][0]
+    words = wrong[f"plan {dear}"][0]
+    assert "no part: epsilon 1.5 exceeds the limit 1.2 (largest-epsilon)." in words
+
+
+def test_a_column_of_the_policy_that_no_reference_has_is_named(site: Path) -> None:
+    policy = site / "policy.toml"
+    text = policy.read_text()
+    policy.write_text('columns = ["age", "plan"]\n' + text)
+    assert check()[1]["policy columns"] == ["`columns` names age, plan"]
+    policy.write_text('columns = ["age", "paln"]\n' + text)
+    _, _, wrong = check()
+    assert "`columns` of" in wrong["policy columns"][0]
+    assert "names 'paln', which no reference here has" in wrong["policy columns"][0]
+
+
+def test_a_reference_that_lies_there_twice_is_named_once(site: Path) -> None:
+    home = Home(site)
+    add_reference(home, home.reference)
+    known = Reference.load(home.reference).fingerprint[:16]
+    assert home.wrong_reference("ab" * 32, "this site").endswith(f"this site has {known}")
+
+
+def test_a_check_in_the_wrong_folder_says_where_to_call_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path / "elsewhere"))
+    done = runner.invoke(app, ["site", "check", "--data", "records.csv"])
+    assert "call this in the folder in which it did, or give --folder" in str(done.exception)
 
 
 @pytest.mark.usefixtures("site")
@@ -137,6 +166,7 @@ def test_a_plan_that_a_year_does_not_allow_is_wrong(site: Path) -> None:
     (site / "policy.toml").write_text("largest-epsilon-per-year = 0.5\n" + text)
     own = f"plan {SignedPlan.load(site / 'plan.json').plan.fingerprint[:16]}"
     assert "a year would cost a record epsilon 1 " in check()[2][own][0]
+    assert "(largest-epsilon-per-year)" in check()[2][own][0]
     (site / "policy.toml").write_text("largest-epsilon-per-year = 1.2\nmost-counts = 3\n" + text)
     assert own in check()[1]
     log, policy = SiteLog(site / "log.db"), load_policy(site / "policy.toml")
@@ -191,13 +221,12 @@ def test_a_plan_that_was_counted_may_expire_and_a_kit_that_was_not_may_not(site:
     ends = SignedPlan.load(site / "plan.json").plan.validity.valid_until
     later = (datetime.fromisoformat(ends) + timedelta(days=1)).isoformat()
     place = site.parent / "records.csv"
-    checked = site_check.CheckedSite(
+    checked = SiteStart(
         home=Home(site),
         data=place,
         relay=RELAY,
         roots=site / "ca.pem",
         node_key=site / "node",
-        check_node_key=lambda _: None,
     )
 
     def plans() -> list[tuple[bool, str]]:

@@ -16,12 +16,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from deploy.small_world import write_policy
 
-from fedprikl.cli.running import check_node_key
 from fedprikl.deployment.flower.organiser import check_connection
 from fedprikl.deployment.host import Company
 from fedprikl.deployment.policy import load_policy
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
-from fedprikl.deployment.tls import write_node_key
+from fedprikl.deployment.tls import check_node_key, write_node_key
 from fedprikl.errors import DeploymentError, FedPriKLError
 from fedprikl.front.series import read_status
 from fedprikl.monitoring.history import HISTORY, History

@@ -1,5 +1,6 @@
 """The small parts of the Flower app, one by one."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,13 @@ def test_plans_and_references_lie_side_by_side_and_are_found_by_fingerprint(
         found = home.find_reference(plan.reference)
         assert found is not None
         assert found.fingerprint == plan.reference
+    unsigned = json.dumps(SignedPlan(second).to_dict())
+    (home.folder / "draft.json").write_text(unsigned, encoding="utf-8")
+    (home.plans / "weekly.json").rename(home.plans / f"{second.fingerprint}.json")
+    asked = RoundSettings.of({"plan": second.fingerprint}, home=home.folder)
+    assert asked.plan.parent == home.plans
+    asked.plan.rename(home.plans / "weekly.json")
+    (home.folder / "draft.json").unlink()
     with pytest.raises(InvalidInputError) as refused:
         RoundSettings.of({"plan": 64 * "f"}, home=home.folder)
     for words in ("The aggregator does not have the plan ffffffffffffffff", "(weekly.json)"):

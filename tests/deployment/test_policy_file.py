@@ -105,7 +105,9 @@ def test_a_policy_holds_all_that_it_says(tmp_path: Path) -> None:
         ("most-counts = -1", "`most-counts` must be a whole number"),
         ("smallest-cohort = 0", "`smallest-cohort` must be at least 1"),
         ("require-roster = 1", "`require-roster` must be true or false"),
-        ("require-roster = 'true'", "`require-roster` must be true or false"),
+        ("require-roster = 'true'", "`require-roster` must be true or false, without quotes."),
+        ("require-roster = True", "`require-roster`: write true or false"),
+        ("largest-epsilon = '1'", "`largest-epsilon` must be a finite number, without quotes."),
         ("populations = 'sites'", "`populations` must be a list"),
         ("populations = []", "`populations` is empty"),
         ("populations = ['']", "`populations` is empty"),
@@ -173,7 +175,7 @@ def test_hours_are_those_of_the_sites_own_clock(
         ({"columns": ["age"]}, "asks about the column 'plan'"),
         ({"views": ["columns"]}, "asks about whole"),
         ({"populations": ["others"]}, "the population 'sites'"),
-        ({"largest_epsilon": 0.5}, "exceed the limits"),
+        ({"largest_epsilon": 0.5}, "epsilon 1 exceeds the limit 0.5 (largest-epsilon)"),
         ({"hours": "00:00-00:01", "zone": "UTC"}, "it answers from 00:00 to 00:01"),
     ],
 )
@@ -185,8 +187,13 @@ def test_a_round_outside_of_the_policy_is_refused_before_a_record_is_read(
 ) -> None:
     monkeypatch.setattr("fedprikl.deployment.site.now", _noon)
     grid = federation.grid(**limits)
-    with pytest.raises(ReleaseRefused, match="8 clients took no part"):
+    with pytest.raises(ReleaseRefused, match="8 clients took no part") as refused:
         federation.run(grid)
+    if "largest_epsilon" in limits:
+        assert "[its policy allows less: largest-epsilon]" in str(refused.value)
+        assert "let the sites raise this limit" in str(refused.value)
+    if words != "the population 'sites'" and "views" not in limits:  # these are not listed
+        assert "when more clients can take part" not in str(refused.value)
     told = {unpack(message).refusal for message in grid.carried} - {""}
     assert len(told) == 1
     assert words in told.pop()

@@ -177,11 +177,14 @@ def test_odd_answers_are_no_answers(
 
 
 def test_nothing_goes_to_a_server_with_another_certificate(
-    servers: list[Scripted], certificates: Path, tmp_path: Path
+    servers: list[Scripted], certificates: Path, tmp_path: Path, pauses: list[float]
 ) -> None:
     write_certificates(tmp_path)
-    with pytest.raises(DeploymentError, match="certificate is not accepted"):
-        send(plan_for(addresses(servers)), tmp_path, tmp_path, attempts=1)
+    with pytest.raises(DeploymentError, match="certificate is not accepted") as refused:
+        send(plan_for(addresses(servers)), tmp_path, tmp_path)
+    assert pauses == []  # it would not be accepted a second later
+    assert "no authority that this machine trusts has signed it" in str(refused.value)
+    assert "--root-certificates" in str(refused.value)
     assert [server.got for server in servers] == [[], [], []]
     own = certificates / "server.pem"  # the servers' own certificate, pinned
     assert send(plan_for(addresses(servers)), tmp_path, tmp_path / "other", roots=own)
@@ -249,7 +252,7 @@ def test_a_roster_wants_an_identity(
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (Policy(largest_epsilon=0.5), "exceed the limits"),
+        (Policy(largest_epsilon=0.5), "exceeds the limit 0.5"),
         (Policy(organisers=frozenset({"ab" * 32})), "not signed by an organiser"),
         (Policy(trusts=frozenset({"none"})), "trust 'servers'"),
         (Policy(populations=frozenset({"others"})), "another than this client"),
@@ -363,6 +366,7 @@ def test_a_dry_run_shows_sizes_and_no_count(
     assert document["servers"] == [key.public for key in KEYS["hybrid"]]
     assert document["cells"] == {"": ["0", "1", "2"]}
     assert "counts" not in document
+    assert "--organiser is malformed" in run(*files, "--dry-run", "--organiser", "abc").output
     for wrong in ([*files, "--show-counts"], [plan], [plan, "--dry-run", "--show-counts"]):
         assert run(*wrong).exit_code == 2
 
@@ -375,6 +379,10 @@ def test_the_command_says_when_it_is_done(files: list[str | Path], certificates:
     again = json.loads(run(*files, *roots, "--json").stdout)
     assert again["done"] is True
     assert again["repeated"] is True
+    other = run(files[0], "of-another.csv", *files[2:], *roots)
+    assert "of-another.csv was not read" in other.stderr
+    assert "--home" in other.stderr
+    assert "--home" not in first.stderr
     assert again["report_id"] in first.stdout
     for text in (first.stdout, first.stderr):
         assert not any(f" {count} " in text for count in COUNTS)

@@ -542,7 +542,7 @@ def test_who_is_not_counted_is_told_with_a_reason_of_the_public_list(
 
 def test_all_or_nothing_costs_nothing_if_one_site_refuses(federation: FakeFederation) -> None:
     grid = one_waits(federation)
-    with pytest.raises(DeploymentError, match=r"1 sites take no part.*Nothing was charged.*again"):
+    with pytest.raises(DeploymentError, match=r"1 site takes no part.*Nothing was charged.*again"):
         federation.run(grid, everybody=True)
     assert asked_of(grid, "input") == []  # no counts have left
     assert spent(federation) == 0
@@ -555,7 +555,7 @@ def test_all_or_nothing_is_refused_before_anybody_is_asked_if_a_site_is_away(
 ) -> None:
     grid = with_roster(federation)
     del grid.contexts[3]
-    with pytest.raises(DeploymentError, match="1 sites take no part"):
+    with pytest.raises(DeploymentError, match="1 site takes no part"):
         federation.run(grid, everybody=True, clients=7)
     assert asked_of(grid, "advertise") == []
     assert spent(federation) == 0

@@ -70,18 +70,21 @@ def test_it_says_once_that_all_is_ready_and_at_once_what_is_wrong(
     policy, beat = tmp_path / "policy", tmp_path / "beat"
     node = child("node", LIVES, tmp_path / "note", beat)
     monkeypatch.setattr(supervising, "TROUBLE", 0.01)
-    one = Supervisor([node], said.append, trouble=lambda: "" if policy.exists() else "no policy")
+    trouble = "no policy. It is a secret why."
+    one = Supervisor([node], said.append, trouble=lambda: "" if policy.exists() else trouble)
     with running(one):
         beat.touch()
         wait_until(lambda: node.is_well)
         assert one.health["well"] is False
+        assert one.health["trouble"] == "no policy"  # the rest is not for everybody
         policy.touch()
         wait_until(lambda: len(said) == 3)
         assert one.health["well"] is True
+        assert "trouble" not in one.health
         policy.unlink()
         assert one.health["well"] is False
         wait_until(lambda: len(said) == 4)
-    assert said[0] == said[3] == "ERROR no policy"  # once for each time
+    assert said[0] == said[3] == f"ERROR {trouble}"  # once for each time
     assert {words.partition(":")[0] for words in said[1:3]} == {"ready", "mended"}
 
 

@@ -281,18 +281,37 @@ def test_the_design_effect_comes_from_the_reference_or_the_user() -> None:
     assert rough.smallest_drift > fine.smallest_drift
 
 
-def test_it_asks_for_client_ids_or_a_design_effect_before_it_promises() -> None:
+def test_it_asks_for_client_ids_before_it_promises() -> None:
     (note,) = planned().notes
     assert "200 records each" in note
-    assert "client ids" in note
+    assert "ids of clients like these (--client-column" in note
+    assert "--design-effect" not in note
     assert planned().to_dict()["notes"] == [note]
     assert planned(design_effect=1.0).notes == ()
+    (rough,) = planned(design_effect=3.0).notes
+    assert "the false-alarm rate is not kept" in rough
     assert planned(clients=49_000).notes == ()  # about one record each
     held = np.random.default_rng(1).multinomial(30, zipf(20).probabilities[:-1], size=40)
     with_ids = Reference.from_counts(held)
     assert plan_round(with_ids, clients=20, records=2000, epsilon=1.0).notes == ()
     (few,) = plan_round(with_ids, clients=50, records=5000, epsilon=1.0).notes
     assert "names 40 clients, fewer than twice the 50" in few
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_it_asks_whether_clients_of_the_reference_are_like_those_of_the_plan(unit: Any) -> None:
+    """In a federation a client is a site: with the ids of patients, little is ever found."""
+    held = np.random.default_rng(1).multinomial(3, zipf(20).probabilities[:-1], size=400)
+    patients = Reference.from_counts(held)
+
+    def notes(records: int) -> str:
+        wanted: Any = {"unit": "client", "per_client": 2} if unit == "client" else {}
+        return " ".join(
+            plan_round(patients, clients=20, records=records, epsilon=1.0, **wanted).notes
+        )
+
+    assert "of the reference holds 3 records, one of this plan 1,000." in notes(20_000)
+    assert "the same kind of client" not in notes(600)
 
 
 @pytest.mark.validation

@@ -37,6 +37,7 @@ from fedprikl.privacy import (
     total_epsilon,
 )
 from fedprikl.privacy.account import LEDGER, worst_epsilon
+from fedprikl.privacy.ledger import left_words, worthwhile
 from fedprikl.store import Store
 
 AT = "2030-01-31T12:00:00+00:00"
@@ -176,6 +177,24 @@ def test_an_exhausted_budget_says_what_would_fit(ledger: Ledger, kind: str) -> N
     with pytest.raises(BudgetExceededError):
         ledger.reserve("phones", more, round_id="two", at=AT)
     ledger.reserve("phones", fitting, round_id="two", at=AT)
+
+
+def test_where_nothing_is_left_no_thousandth_is_offered(ledger: Ledger) -> None:
+    room = {"laplace": 0.0016, "gaussian": 0.02}
+    assert worthwhile(room, ledger.account("phones")) == room
+    ledger.reserve("phones", release(0.99999), round_id="all", at=AT)
+    assert left_words(ledger.account("phones")) == "0"
+    assert worthwhile(room, ledger.account("phones")) == {"gaussian": 0.02}
+
+
+def test_a_refusal_says_how_to_raise_the_budget_of_this_very_ledger(
+    path: Path, ledger: Ledger
+) -> None:
+    with pytest.raises(BudgetExceededError, match="raise their budget") as refused:
+        ledger.check("phones", release(1.5))
+    assert f"`fedprikl ledger --ledger {path} --population phones --set-epsilon 1.5`" in str(
+        refused.value
+    )
 
 
 def test_a_full_budget_and_a_pure_budget(ledger: Ledger) -> None:

@@ -37,8 +37,8 @@ def test_a_sound_invitation_is_taken_once() -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (Policy(largest_epsilon=0.5), "epsilon 1 and delta 1e-06 exceed"),
-        (Policy(largest_delta=1e-9), "exceed the limits"),
+        (Policy(largest_epsilon=0.5), r"epsilon 1 exceeds the limit 0.5 \(largest-epsilon\)"),
+        (Policy(largest_delta=1e-9), r"takes no part: delta 1e-06 exceeds .* \(largest-delta\)"),
         (Policy(most_points=5), "6 counts are asked, at most 5"),
         (Policy(smallest_cohort=100), "is too small"),
         (Policy(smallest_threshold=50), "is too small"),

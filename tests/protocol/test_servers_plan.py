@@ -92,6 +92,7 @@ def test_a_hybrid_key_is_longer() -> None:
         {"addresses": ("http://one.example", *ADDRESSES[1:])},
         {"addresses": ("https://u@one.example", *ADDRESSES[1:])},
         {"addresses": ("https://", *ADDRESSES[1:])},
+        {"addresses": ("https://[::1", *ADDRESSES[1:])},
     ],
 )
 def test_what_is_no_three_servers_is_refused(part: dict[str, Any]) -> None:

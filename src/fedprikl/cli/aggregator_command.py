@@ -11,13 +11,13 @@ from fedprikl.cli.running import (
     Logs,
     Poll,
     check_address,
-    check_file,
     check_flower,
     note_relay,
     run_party,
 )
 from fedprikl.deployment.flower.parties import POLL, aggregator_processes
 from fedprikl.deployment.settings import Home, home_folder
+from fedprikl.deployment.tls import check_file
 
 HEALTH_PORT = 8471
 

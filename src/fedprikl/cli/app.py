@@ -202,10 +202,10 @@ def _options(
         check_names(unknown, VARIABLES, "in the environment")
 
 
-def _show_warning(*warned: Any, **named: Any) -> None:
-    from fedprikl.cli.console import show_warning_plainly
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    from fedprikl.cli.console import show_warning
 
-    show_warning_plainly(*warned, **named)
+    show_warning(message)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from fedprikl.documents import readable
+from fedprikl.documents import clean, readable
 
 notes = Console(stderr=True, highlight=False)
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
@@ -26,8 +26,7 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 def plain(text: str) -> str:
     """The text in printable characters and line ends only: no escape sequence, no bidi override."""
-    lines = _COLOURS.sub("", text).split("\n")
-    return "\n".join("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
+    return "\n".join(map(clean, _COLOURS.sub("", text).split("\n")))
 
 
 def shown(text: str) -> str:
@@ -99,14 +98,7 @@ def print_json(document: dict[str, Any]) -> None:
     sys.stdout.write(readable(_finite(document)))
 
 
-def show_warning_plainly(
-    message: Warning | str,
-    category: type[Warning],  # noqa: ARG001  signature of warnings.showwarning
-    filename: str,  # noqa: ARG001
-    lineno: int,  # noqa: ARG001
-    file: TextIO | None = None,  # noqa: ARG001
-    line: str | None = None,  # noqa: ARG001
-) -> None:
+def show_warning(message: Warning | str) -> None:
     """A warning as a sentence for people, without the line of code that raised it."""
     notes.print(Text.assemble(("warning:", "yellow"), f" {plain(str(message))}"))
 

@@ -18,7 +18,7 @@ from fedprikl.checks import check_epsilon
 from fedprikl.cli.console import print_json, say, shown_progress
 from fedprikl.cli.options import Json, check_outputs
 from fedprikl.cli.paper_demo import paper_demo
-from fedprikl.cli.release_output import write_release
+from fedprikl.cli.release_output import write_comparison
 from fedprikl.demo import flight_table, leavers
 from fedprikl.demo.flights import CLIENT, DRIFTED, FlightTable
 from fedprikl.divergence import divergence_named, skewed_divergence
@@ -124,7 +124,7 @@ def reference_words(reference: Reference) -> list[str]:
     sizes = [column.size - 1 for column in encoder.columns]
     return [
         f"The public file becomes the reference: {len(sizes)} columns of {min(sizes)} to "
-        f"{max(sizes)} categories or bins, and how alike the flights of one aircraft are.",
+        f"{max(sizes)} categories or bins, and how alike the flights of one aircraft are."
     ]
 
 
@@ -327,18 +327,10 @@ def _main_job(
         )
     tell("4. The round", *round_words(result, leaves))
 
-    release, absent, output = result.release, result.absent, own / "release.json"
-    write_release(
-        release,
-        result.plan,
-        result.costs,
-        output=output,
-        report=report,
-        absent=absent,
-        reference=reference,
-    )
+    write_comparison(result, output=own / "release.json", report=report, reference=reference)
+    release, lines = result.release, result.value_lines
     judged = judge(table, reference, release, vanished=vanished(leaves))
-    tell("5. The answer", release_words(release, absent, result.value_lines))
+    tell("5. The answer", release_words(release, result.absent, lines))
     tell("6. How right it was", truth_table(judged), *truth_words(judged))
     return result.to_dict() | {
         **{kind.replace(" ", "_"): named(judged, kind) for kind in OUTCOMES},

@@ -1,22 +1,20 @@
 """`fedprikl estimate`: one round over a folder with one file (or folder) per client."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import (
     KEY,
     LEDGER,
+    ClientRecords,
     CsvOptions,
     FailOnDrift,
     Json,
     KeyFile,
     LedgerFile,
     Limits,
-    OneTable,
     PlanFile,
     ReferenceFile,
     ReleaseFiles,
@@ -27,8 +25,8 @@ from fedprikl.cli.options import (
     reference_beside,
     reference_of,
 )
-from fedprikl.cli.release_output import exit_on_drift, print_release, write_release
-from fedprikl.front import Comparison, compare
+from fedprikl.cli.release_output import exit_on_drift, print_release, write_comparison
+from fedprikl.front import compare
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SignedPlan
 
@@ -39,13 +37,7 @@ def estimate_command(
     limits: Limits,
     csv: CsvOptions,
     files: ReleaseFiles,
-    one_table: OneTable,
-    clients: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A folder with one file or folder per client; or one table (--client-column)."
-        ),
-    ] = None,
+    records: ClientRecords,
     reference: ReferenceFile = None,
     ledger: LedgerFile = LEDGER,
     key: KeyFile = KEY,
@@ -67,24 +59,13 @@ def estimate_command(
     Example: `fedprikl estimate plan.json --data postgresql://db.example.org/clinic --table visits
     --client-column id`
     """
-    place = one_table.place(clients)
+    place = records.place()
     signed = SignedPlan.load(plan)
     inputs = (plan, reference or reference_beside(plan, signed), ledger, key)
     output, report = files.output, files.report
     force = files.force or _left_behind((output, report), ledger, signed.plan.population)
     check_outputs(output, report, force=force, inputs=inputs, clients=file_of(place))
     pi = reference_of(plan, signed, reference)
-
-    def keep(found: Comparison) -> None:
-        write_release(
-            found.release,
-            found.plan,
-            found.costs,
-            output=output,
-            report=report,
-            absent=found.absent,
-            reference=pi,
-        )
 
     with shown_progress() as progress:
         result = compare(
@@ -94,15 +75,15 @@ def estimate_command(
             ledger=ledger,
             key=key,
             releases=(output.parent,),
-            client=one_table.client_column,
-            no_client=one_table.no_client,
+            client=records.client_column,
+            no_client=records.no_client,
             csv_format=csv.format,
             skip_bad_files=skip_bad_files,
             largest_epsilon=limits.largest_epsilon,
             largest_delta=limits.largest_delta,
             progress=progress,
             note=lambda text: say(text, console=notes),
-            keep=keep,
+            keep=partial(write_comparison, output=output, report=report, reference=pi),
         )
     release, absent = result.release, result.absent
     if json:
@@ -125,8 +106,6 @@ def _left_behind(outputs: Sequence[Path], ledger: Path, population: str) -> bool
         return False
     with Ledger.open(ledger, create=False) as book, book.unfinished(population) as waiting:
         rounds = [name.encode() for name in waiting]
-    if not rounds:
-        return False
     try:
         written = [path.read_bytes() for path in there]
     except OSError:

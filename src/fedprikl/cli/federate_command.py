@@ -19,15 +19,12 @@ from fedprikl.cli.options import (
 from fedprikl.cli.release_output import plan_words, print_release, write_release
 from fedprikl.cli.running import check_flower
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.flower.organiser import (
-    check_connection,
-    follow_round,
-    roster_names,
-)
+from fedprikl.deployment.flower.organiser import check_connection, follow_round, roster_names
 from fedprikl.deployment.progress import named
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 from fedprikl.front.checking import check_valid, now
 from fedprikl.protocol import SignedPlan
+from fedprikl.reporting.facts import included
 
 
 @grouped
@@ -127,13 +124,17 @@ def federate_command(
     beside = None  # the organiser need not have the reference
     with suppress(FedPriKLError):
         beside = reference_of(plan, signed, None)
-    write_release(release, signed.plan, {}, output=output, report=report, reference=beside)
+    left_out = len(names) - included(release)  # below 0 without a roster
+    absent = [f"The roster has {len(names)} sites; {left_out} not counted."] if left_out > 0 else []
+    write_release(
+        release, signed.plan, {}, output=output, report=report, absent=absent, reference=beside
+    )
     if json:
         print_json(
             release.to_dict()
             | {"verdict": release.outcome, "progress": progress, "report": str(report)}
         )
         return
-    print_release(release)
+    print_release(release, absent)
     say(f"\nverified: signed with the aggregator's key\nsigner: {release.signer}")
     say(f"release: {output}\nreport: {report}")

@@ -8,39 +8,49 @@ import shlex
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fedprikl.cli import site_command
 from fedprikl.cli.console import agrees, notes, print_json, say, show_table
 from fedprikl.cli.options import (
+    Audience,
     CsvOptions,
     Force,
     Json,
+    ReleaseFiles,
     SiteData,
     TableName,
     check_outputs,
+    command_group,
+    given_of,
     grouped,
     load_reference,
 )
 from fedprikl.cli.running import Logs, check_address, check_flower, held, run_party
 from fedprikl.deployment import provisioning
-from fedprikl.deployment.flower.parties import (
-    aggregator_processes,
-    prepare_relay,
-    relay_processes,
-)
+from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
-from fedprikl.deployment.settings import Home
+from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.tls import check_relay
-from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
+from fedprikl.errors import (
+    BudgetExceededError,
+    DeploymentError,
+    FedPriKLError,
+    InvalidInputError,
+)
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.privacy.ledger import budget_command, left_words
+from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey, trust_of
 from fedprikl.protocol.release import own_releases
+from fedprikl.protocol.round import cohort_sizes
+from fedprikl.reference import Reference
 from fedprikl.store import replace_file
 
 CONNECTION = "federation"  # in Flower's config file of the folder
@@ -63,12 +73,7 @@ PlanOf = Annotated[
     Path | None, typer.Option(help="Which plan.", show_default="that of the newest kit")
 ]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for them.")]
-commands = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-)
+commands = command_group()
 
 
 @commands.callback()
@@ -107,8 +112,7 @@ def init(
     aggregator = Home(place / "aggregator")
     aggregator.folder.mkdir(mode=0o700, exist_ok=True)
     with Ledger.open(aggregator.ledger) as ledger:
-        at = datetime.now(UTC).isoformat()
-        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=at)
+        ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now())
     config = place / "flwr" / "config.toml"
     config.parent.mkdir(mode=0o700, exist_ok=True)
     roots = json_module.dumps(str(place / "relay" / "ca.pem"))
@@ -225,8 +229,7 @@ def admit(
 
 @commands.command("remove")
 def remove(
-    folder: Folder,
-    names: Annotated[list[str], typer.Argument(help="Sites to remove.")],
+    folder: Folder, names: Annotated[list[str], typer.Argument(help="Sites to remove.")]
 ) -> None:
     """Organiser: takes sites out of the roster. Plans with the old roster stop to work at once.
 
@@ -271,8 +274,7 @@ def status(folder: Folder, json: Json = False) -> None:
     words = {None: "", True: "yes", False: "no"}
     show_table(head, [[n, s, words[c], e[:16], f] for n, s, c, e, f in rows])
     if there is None:
-        again = f"`fedprikl federation host {shlex.quote(str(folder))}`"
-        say(f"The relay does not answer, so who is connected is not known. Start it: {again}.")
+        say(f"The relay does not answer, so who is connected is not known. {_start_relay(known)}")
     say(f"{_released(known)}next:\n  {_next(known)}")
 
 
@@ -294,12 +296,15 @@ def kit(
     check_outputs(output, force=force, inputs=(plan,))
     if reference is not None:
         load_reference(reference)
-        provisioning.add_reference(known.home, reference)
-    text = provisioning.make_kit(known, plan)
+    text = provisioning.make_kit(known, plan, reference)
     is_same = _is_like_before(known, plan)
+    if reference is not None:
+        provisioning.add_reference(known.home, reference)
     provisioning.add_plan(known.home, plan.read_text("utf-8"))
     replace_file(output, text.encode(), mode=0o644)
     say(f"{output}: send it to {', '.join(site.name for site in known.admitted)}")
+    for words in _obstacles(known, SignedPlan.load(plan)):
+        say(f"note: {words}", console=notes)
     if is_same:
         say("Sites that run with the kit before go on: the roster and the reference are the same.")
     else:
@@ -311,6 +316,7 @@ def kit(
 @commands.command("start")
 @grouped
 def start(
+    context: typer.Context,
     kit_file: Annotated[Path, typer.Argument(metavar="KIT", help="The organiser's kit.")],
     data: SiteData,
     csv_options: CsvOptions,
@@ -326,31 +332,21 @@ def start(
 
     Example: `fedprikl federation start kit.json --data records.csv`
     """
-    from fedprikl.cli.site_command import check_before_start, run
-
     provisioning.load_membership(folder)
     with held(folder, "site"):  # a site that runs would have half of two kits
         own = provisioning.unpack(kit_file, folder)
-    check_before_start(data, table, folder, csv_options.format)
+    site_command.check_before_start(data, table, folder, csv_options.format)
     if check_only:
-        given = {
-            "--data": data,
-            "--table": table,
-            "--folder": "" if folder == Path("site") else str(folder),
-            "--separator": "" if csv_options.separator == "," else csv_options.separator,
-            "--encoding": "" if csv_options.encoding == "utf-8" else csv_options.encoding,
-            "--health-port": "" if health_port == 8470 else str(health_port),
-            "--log-format": "" if log_format == "text" else log_format,
-        }
-        words = [each for name, text in given.items() if text for each in (name, text)]
+        names = ("data", "table", "folder", "separator", "encoding", "health_port", "log_format")
+        given = [(name, str(context.params[name])) for name in given_of(context, names)]
+        words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
         line = shlex.join(["fedprikl", "federation", "start", str(kit_file), *words])
         say(f"the site can be started: {line}")
         return
-    run(
+    site_command.run(
         data=data,
         table=table,
-        separator=csv_options.separator,
-        encoding=csv_options.encoding,
+        **asdict(csv_options),
         superlink=own.relay,
         folder=folder,
         health_port=health_port,
@@ -359,19 +355,17 @@ def start(
 
 
 @commands.command("ask")
+@grouped
 def ask(
     folder: Folder,
+    *,
     clients: Clients = None,
     everybody: Annotated[
         bool, typer.Option("--all", help="No release unless all admitted sites are counted.")
     ] = False,
     plan: PlanOf = None,
     wait: Wait = 60.0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The release.")] = Path(
-        "release.json"
-    ),
-    report: Annotated[Path, typer.Option(help="The report.")] = Path("report.html"),
-    force: Force = False,
+    files: ReleaseFiles,
 ) -> None:
     """Organiser: runs a round, verifies and writes the release, like `fedprikl federate`.
 
@@ -379,18 +373,17 @@ def ask(
     """
     from fedprikl.cli.federate_command import federate_command
 
-    check_outputs(output, report, force=force)
-    known, started = Federation.load(folder), time.time()
+    known = Federation.load(folder)
+    check_outputs(files.output, files.report, force=files.force)
     path = plan or known.home.folder / "plan.json"
     if _planned(known, path).plan.is_series:
         raise InvalidInputError(
             "The plan is for a series, with a release for every period. Run what is due with "
             f"`fedprikl federation monitor {shlex.quote(str(folder))}`."
         )
-    _tell_relay(known, known.admitted)
-    _say_away(known, clients or len(known.admitted))
-    os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    try:
+    _check_running(known)
+    with _asking(known):
+        _say_away(known, clients or len(known.admitted))
         federate_command(
             superlink=CONNECTION,
             key=SigningKey.load(known.home.signing_key).public,
@@ -399,17 +392,15 @@ def ask(
             clients=clients or len(known.admitted),
             everybody=everybody,
             wait=wait,
-            output=output,
-            report=report,
-            force=force,
+            **asdict(files),
         )
-    finally:
-        _say_refusals(known, since=started)
 
 
 @commands.command("monitor")
+@grouped
 def monitor(
     folder: Folder,
+    *,
     clients: Clients = None,
     plan: PlanOf = None,
     wait: Wait = 60.0,
@@ -417,26 +408,18 @@ def monitor(
         Path | None,
         typer.Option(help="All releases.", show_default="one of the plan, in the folder"),
     ] = None,
-    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
-    ] = None,
-    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = "",
-    webhook_secret: Annotated[
-        Path | None, typer.Option(help="File with the secret that signs them.")
-    ] = None,
-    command: Annotated[str, typer.Option(help="Command that gets notifications.")] = "",
+    audience: Audience,
     json: Json = False,
 ) -> None:
     """Organiser: counts what is due of a series, like `fedprikl monitor run`; 3: an alarm is open.
 
     Example: `fedprikl federation monitor hospitals --site public`
     """
-    from fedprikl.cli.monitor_command import Audience, SeriesFiles, Telling, run_federated
+    from fedprikl.cli.monitor_command import SeriesFiles, Telling, run_federated
     from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
 
     check_flower()
-    known, started = Federation.load(folder), time.time()
+    known = Federation.load(folder)
     path = plan or known.home.folder / "plan.json"
     signed = _planned(known, path)
     if not signed.plan.is_series:
@@ -444,32 +427,77 @@ def monitor(
             "The plan is for one release: run `fedprikl federation ask`. For a series, plan with "
             "`--every week --first DATE`."
         )
-    reference = known.home.find_reference(signed.plan.reference)
-    if reference is None:
-        words = known.home.wrong_reference(signed.plan.reference, known.name)
-        raise InvalidInputError(f"{words[0].upper()}{words[1:]}. Make the kit again.")
+    reference = known.home.wanted_reference(
+        signed.plan.reference, whose=known.name, advice="Make the kit again."
+    )
     place = history or known.folder / f"history-{signed.plan.fingerprint[:16]}.db"
     files = SeriesFiles(history=place, ledger=known.home.ledger)
-    audience = Audience(
-        site=site, metrics=metrics, webhook=webhook, webhook_secret=webhook_secret, command=command
-    )
     telling, number = Telling(path, files, audience), clients or len(known.admitted)
     options = f"--history {shlex.quote(str(place))} --ledger {shlex.quote(str(files.ledger))}"
     say(f"look at it: fedprikl monitor status {shlex.quote(str(path))} {options}", console=notes)
+    with _asking(known):
+        runner = FederatedSeries(
+            signed=signed,
+            superlink=CONNECTION,
+            key=SigningKey.load(known.home.signing_key).public,
+            config={"clients": number, "wait": wait},
+            note=lambda text: say(text, console=notes),
+            members=roster_names(known.home.roster, signed.plan, clients=number),
+        )
+        run_federated(telling, runner, reference, json=json)
+
+
+@contextmanager
+def _asking(known: Federation) -> Iterator[None]:
+    """The sites are registered; then it says where is written why some took no part.
+
+    For the aggregator's own people: why a site took no part may depend on records.
+    """
+    started = time.time()
     _tell_relay(known, known.admitted)
     os.environ["FLWR_HOME"] = str(known.folder / "flwr")
-    runner = FederatedSeries(
-        signed=signed,
-        superlink=CONNECTION,
-        key=SigningKey.load(known.home.signing_key).public,
-        config={"clients": number, "wait": wait},
-        note=lambda text: say(text, console=notes),
-        members=roster_names(known.home.roster, signed.plan, clients=number),
-    )
     try:
-        run_federated(telling, runner, reference, json=json)
+        yield
     finally:
-        _say_refusals(known, since=started)
+        for path in known.home.refusals.glob("*.json"):
+            if path.stat().st_mtime >= started:
+                say(f"why sites took no part, for you alone: {path}", console=notes)
+
+
+def _obstacles(known: Federation, signed: SignedPlan) -> Iterator[str]:
+    """What is known to stop a round of this plan: the budget, or what sites usually allow."""
+    if words := _budget_obstacle(known, signed.plan):
+        yield words
+    reference = known.home.find_reference(signed.plan.reference)
+    if reference is not None and (why := provisioning.usual_refusal(signed, reference)):
+        yield f"A site whose policy is as `join` made it will refuse this plan: {why}."
+
+
+def _budget_obstacle(known: Federation, plan: Plan) -> str:
+    """Why the ledger would refuse a release by all sites, and how to raise the budget."""
+    path, name = known.home.ledger, plan.population
+    verb, period = ("monitor", 0) if plan.is_series else ("ask", None)
+    try:
+        with Ledger.open(path, create=False) as ledger:
+            if name not in ledger.populations():
+                return (
+                    f"The population {name!r} has no budget: `{verb}` will refuse this plan. Set "
+                    f"one: `{budget_command(path, name, 1)}`."
+                )
+            batches, left = plan.sums.batches, left_words(ledger.account(name))
+            sizes = cohort_sizes(plan, max(len(known.admitted) // batches, 3)) * batches
+            charge, times = trust_of(plan).charge(sizes), plan.charged_times(period)
+            ledger.check(name, charge, times=times, unit=plan.unit.kind)
+    except BudgetExceededError as error:
+        enough = math.ceil(1e4 * error.needed * (1 - 1e-9)) / 1e4
+        return (
+            f"This plan spends epsilon {plan.budget.epsilon:.4g}, and {left} of the budget is "
+            f"left: `{verb}` will refuse it. If these people may lose more: "
+            f"`{budget_command(path, name, f'{enough:.10g}')}`."
+        )
+    except FedPriKLError as error:
+        return f"`{verb}` will refuse this plan: {error}"
+    return ""
 
 
 def _is_like_before(known: Federation, path: Path) -> bool:
@@ -488,9 +516,9 @@ def _planned(known: Federation, path: Path) -> SignedPlan:
     signed = SignedPlan.load(path)
     if signed.plan.roster != Roster.load(known.home.roster).fingerprint:
         raise InvalidInputError(
-            "Sites were admitted or removed since this plan was made. Nothing was asked. Plan "
-            "again, and hand out a new kit, with which the sites stop and start:\n  "
-            f"{_plan_commands(known)}"
+            f"The plan's roster is not that of {known.name}: it was made elsewhere, or sites were "
+            "admitted or removed since. Nothing was asked. Plan again, and hand out a new kit, "
+            f"with which the sites stop and start:\n  {_plan_commands(known)}"
         )
     return signed
 
@@ -506,6 +534,18 @@ def _connected(known: Federation) -> set[str] | None:
     return {site.name for site in joined if nodes.get(node_key(site.node), False)}
 
 
+def _check_running(known: Federation) -> None:
+    """Refuses to ask where no relay answers."""
+    try:
+        check_relay(known.relay, known.certificates)
+    except DeploymentError as error:
+        raise DeploymentError(f"{error} Nothing was asked. {_start_relay(known)}") from None
+
+
+def _start_relay(known: Federation) -> str:
+    return f"Start it: `fedprikl federation host {shlex.quote(str(known.folder))}`."
+
+
 def _say_away(known: Federation, clients: int) -> None:
     """Who is waited for, and how to go on without them."""
     there = _connected(known)
@@ -515,13 +555,6 @@ def _say_away(known: Federation, clients: int) -> None:
     left = len(known.admitted) - len(away)
     words = f"; to go on without: --clients {left}" if left >= 3 else ""
     say(f"not connected yet: {', '.join(away)}{words}", console=notes)
-
-
-def _say_refusals(known: Federation, *, since: float) -> None:
-    """Where the aggregator's people read why sites took no part; it may depend on records."""
-    found = [path for path in known.home.refusals.glob("*.json") if path.stat().st_mtime >= since]
-    for path in found:
-        say(f"why sites took no part, for you alone: {path}", console=notes)
 
 
 def _admitted(known: Federation) -> str:
@@ -579,13 +612,22 @@ def _plan_commands(known: Federation) -> str:
     again = " --force" if (home.folder / "plan.json").exists() else ""
     population, epsilon = _budget(home)
     return (
-        f"fedprikl plan {quote(str(home.reference))} --clients {len(known.admitted)} "
+        f"fedprikl plan {quote(str(_reference_file(home)))} --clients {len(known.admitted)} "
         f"--records NUMBER --population {quote(population)} --epsilon {epsilon} "
         f"--roster {quote(str(home.roster))} "
         f"--aggregator {SealingKey.load(home.sealing_key).public} "
         f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json{again}\n"
         f"  fedprikl federation kit {quote(str(known.folder))} plan.json{again}"
     )
+
+
+def _reference_file(home: Home) -> Path:
+    """The reference of the newest kit; before one, that of `init`."""
+    newest = home.folder / "plan.json"
+    wanted = SignedPlan.load(newest).plan.reference if newest.exists() else ""
+    files = (path for path in home.reference_files() if wanted)
+    found = (path for path in files if Reference.load(path).fingerprint == wanted)
+    return next(found, home.reference)
 
 
 def _budget(home: Home) -> tuple[str, str]:

@@ -36,24 +36,16 @@ def keys_command(
     except OSError as error:
         raise InvalidInputError(f"Cannot make {place.folder}: {error.strerror}.") from None
     if site:
-        _show_identity(place, json)
-        return
-    if not place.sealing_key.exists():
-        SealingKey.generate().save(place.sealing_key)
-    signing = SigningKey.load_or_create(place.signing_key).public
-    sealing = SealingKey.load(place.sealing_key).public
+        keys = {"identity": SigningKey.load_or_create(place.identity).public}
+        words = "identity, a line of the roster: {identity}"
+    else:
+        sealing = SealingKey.load_or_create(place.sealing_key).public
+        keys = {"signing": SigningKey.load_or_create(place.signing_key).public, "sealing": sealing}
+        words = (
+            "sealing key, for `plan --aggregator`: {sealing}\n"
+            "signing key, for `verify --signer` and `server init --organiser`: {signing}"
+        )
     if json:
-        print_json({"home": str(place.folder), "signing": signing, "sealing": sealing})
-        return
-    say(f"home: {place.folder}")
-    say(f"sealing key, for `fedprikl plan --aggregator`: {sealing}")
-    say(f"signing key, for `fedprikl verify --signer`: {signing}")
-
-
-def _show_identity(place: Home, json: bool) -> None:
-    identity = SigningKey.load_or_create(place.identity).public
-    if json:
-        print_json({"home": str(place.folder), "identity": identity})
-        return
-    say(f"home: {place.folder}")
-    say(f"identity, a line of the roster: {identity}")
+        print_json({"home": str(place.folder), **keys})
+    else:
+        say(f"home: {place.folder}\n{words.format(**keys)}")

@@ -70,9 +70,19 @@ def ledger_command(
         _copy(file, backup, restore, json)
         return
     _check_options(file, population, set_epsilon, {"--set-delta": set_delta, "--unit": unit})
+    is_new = not file.exists()
     with Ledger.open(file, create=set_epsilon is not None) as ledger:
         if set_epsilon is not None and population is not None:
-            _set_budget(ledger, population, set_epsilon, set_delta, unit)
+            known = {account.population: account.delta for account in ledger.accounts()}
+            delta = known.get(population, DEFAULT_DELTA) if set_delta is None else set_delta
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            ledger.set_budget(population, epsilon=set_epsilon, delta=delta, at=at, unit=unit)
+        if is_new:
+            say(
+                f"{file} is a new ledger: there was none. If rounds are charged to another one, "
+                "remove this file, and name that one: --ledger.",
+                console=notes,
+            )
         head = ledger.head
         found = ledger.accounts() if population is None else (ledger.account(population),)
     fits = None
@@ -122,16 +132,6 @@ def _check_options(
             f"and so does `fedprikl ledger --ledger {shlex.quote(str(file))} --population NAME "
             "--set-epsilon 1`."
         )
-
-
-def _set_budget(
-    ledger: Ledger, population: str, epsilon: float, delta: float | None, unit: Unit | None
-) -> None:
-    if delta is None:
-        known = {account.population: account.delta for account in ledger.accounts()}
-        delta = known.get(population, DEFAULT_DELTA)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now, unit=unit)
 
 
 def _print_overview(accounts: tuple[Account, ...]) -> None:

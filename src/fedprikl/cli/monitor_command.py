@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,17 +14,19 @@ from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import (
     KEY,
     LEDGER,
+    Audience,
+    ClientRecords,
     CsvOptions,
     Json,
     KeyFile,
     LedgerFile,
     Limits,
-    OneTable,
     PlanFile,
     ReferenceFile,
     SkipBadFiles,
     check_apart,
     check_key,
+    command_group,
     file_of,
     given_of,
     grouped,
@@ -35,7 +37,7 @@ from fedprikl.cli.options import (
 from fedprikl.cli.release_output import DRIFT_FOUND, STYLES
 from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
-from fedprikl.deployment.flower.organiser import roster_names
+from fedprikl.deployment.flower.organiser import FederatedSeries, roster_names
 from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, HistoryError, HookError, InvalidInputError, LedgerError
 from fedprikl.front.checking import check_limits, now
@@ -57,9 +59,6 @@ from fedprikl.reference import Reference
 from fedprikl.reporting.facts import series_lines
 from fedprikl.store import write_whole
 
-if TYPE_CHECKING:
-    from fedprikl.deployment.flower.organiser import FederatedSeries
-
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
 OF_TABLES = ("client_column", "no_client", "data", "table")
 OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_files", *OF_TABLES)
@@ -75,12 +74,7 @@ PANELS = {
     "How": ("history", "note", "json"),
 }
 
-commands = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+commands = command_group()
 
 
 @commands.callback()
@@ -113,39 +107,22 @@ class SeriesFiles:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audience:
-    """Who is told how a series stands: a page, Prometheus, a webhook, a command."""
-
-    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None
-    metrics: Annotated[
-        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
-    ] = None
-    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = ""
-    webhook_secret: Annotated[
-        Path | None,
-        typer.Option(help="File with the secret that signs them; else $FEDPRIKL_WEBHOOK_SECRET."),
-    ] = None
-    command: Annotated[
-        str, typer.Option(help="Command that gets notifications, as JSON on its standard input.")
-    ] = ""
-
-    def hooks(self) -> dict[str, Hook]:
-        """By the names under which the history knows them."""
-        found: dict[str, Hook] = {}
-        if self.webhook:
-            found["webhook"] = Webhook(url=self.webhook, secret=self._secret()).deliver
-        if self.command:
-            try:
-                found["command"] = CommandHook(argv=tuple(shlex.split(self.command))).deliver
-            except ValueError:
-                raise typer.BadParameter("--command has a quote that is not closed.") from None
-        return found
-
-    def _secret(self) -> WebhookSecret | None:
-        if self.webhook_secret is not None:
-            return WebhookSecret.from_file(self.webhook_secret)
-        return WebhookSecret.from_text(os.environ[SECRET]) if SECRET in os.environ else None
+def _hooks(audience: Audience) -> dict[str, Hook]:
+    """By the names under which the history knows them."""
+    found: dict[str, Hook] = {}
+    if audience.webhook:
+        secret = None
+        if audience.webhook_secret is not None:
+            secret = WebhookSecret.from_file(audience.webhook_secret)
+        elif SECRET in os.environ:
+            secret = WebhookSecret.from_text(os.environ[SECRET])
+        found["webhook"] = Webhook(url=audience.webhook, secret=secret).deliver
+    if audience.command:
+        try:
+            found["command"] = CommandHook(argv=tuple(shlex.split(audience.command))).deliver
+        except ValueError:
+            raise typer.BadParameter("--command has a quote that is not closed.") from None
+    return found
 
 
 class Telling:
@@ -168,7 +145,7 @@ class Telling:
         used = (plan, files.history, files.ledger, marks, audience.webhook_secret, KEY)
         check_apart(outputs, (*used, *beside, *inputs), clients)
         self.source = HistorySource(files.history, files.ledger, self.signed)
-        self.hooks = audience.hooks()
+        self.hooks = _hooks(audience)
         self.working = dict(self.hooks)  # those that have not failed in this call
 
     def after_each(self, found: SeriesStatus) -> None:
@@ -229,13 +206,7 @@ def run_command(
     audience: Audience,
     limits: Limits,
     csv: CsvOptions,
-    one_table: OneTable,
-    clients: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A folder with one file or folder per client; or one table (--client-column)."
-        ),
-    ] = None,
+    records: ClientRecords,
     reference: ReferenceFile = None,
     counted: Annotated[
         Path | None,
@@ -279,17 +250,11 @@ def run_command(
     """
     _check_usage(context, federated=bool(federation))
     policy = limits.policy
-    if not federation and clients is None and one_table.data is None:
-        raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
-    place = None if federation else one_table.place(clients)
-    folder = file_of(place) if place else None
-    telling = Telling(plan, files, audience, (reference, key, counted, roster), folder)
-    signed = telling.signed
-    pi = reference or reference_beside(plan, signed)
+    inputs = (reference, key, counted, roster)
     if federation:
+        telling = Telling(plan, files, audience, inputs)
+        signed = telling.signed
         check_flower()
-        from fedprikl.deployment.flower.organiser import FederatedSeries
-
         public = check_key(signer)
         if not public:
             raise typer.BadParameter(
@@ -304,16 +269,20 @@ def run_command(
             note=_note,
             members=_members(roster, plan, signed, least_clients),
         )
-        run_federated(telling, runner, load_reference(pi), json=json)
+        known = load_reference(reference or reference_beside(plan, signed))
+        run_federated(telling, runner, known, json=json)
         return
-    assert place is not None  # noqa: S101  checked above
+    if records.clients is None and records.data is None:
+        raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
+    place = records.place()
+    telling = Telling(plan, files, audience, inputs, file_of(place))
     with telling.told(json=json), shown_progress() as progress:
         monitor(
-            pi,
+            reference or reference_beside(plan, telling.signed),
             place,
-            signed,
-            client=one_table.client_column,
-            no_client=one_table.no_client,
+            telling.signed,
+            client=records.client_column,
+            no_client=records.no_client,
             history=files.history,
             ledger=files.ledger,
             counted=counted,
@@ -329,7 +298,7 @@ def run_command(
 
 
 def run_federated(
-    telling: Telling, runner: "FederatedSeries", reference: Reference, *, json: bool
+    telling: Telling, runner: FederatedSeries, reference: Reference, *, json: bool
 ) -> None:
     """Has what is due counted by a federation, and tells how the series stands."""
     signed, files = telling.signed, telling.files

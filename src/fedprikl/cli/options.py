@@ -8,9 +8,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -45,6 +45,16 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files."
 Group = tuple[list[inspect.Parameter], Callable[..., object]]  # options, and what they become
 
 
+def command_group() -> typer.Typer:
+    """What commands of one name are added to."""
+    return typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+    )
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command that takes groups of options: parameters whose type is a dataclass.
 
@@ -54,9 +64,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     for name, known in inspect.signature(command, eval_str=True).parameters.items():
         kind: Any = known.annotation
         if isinstance(kind, type) and is_dataclass(kind):
-            hints = get_type_hints(kind, include_extras=True)
-            own = [_option(each.name, hints[each.name], each.default) for each in fields(kind)]
-            groups[name] = own, kind
+            groups[name] = list(inspect.signature(kind).parameters.values()), kind
     return _spread_out(command, groups)
 
 
@@ -72,17 +80,8 @@ def passed_on(
     for option, words in helps.items():
         info = typer.Option(help=words) if isinstance(words, str) else words
         kind: Any = known[option].annotation
-        passed.append(_option(option, Annotated[kind, info], known[option].default))
+        passed.append(known[option].replace(annotation=Annotated[kind, info]))
     return lambda command: _spread_out(command, {name: (passed, dict)})
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if default is MISSING else default,
-        annotation=annotation,
-    )
 
 
 def _spread_out(command: Callable[..., None], groups: Mapping[str, Group]) -> Callable[..., None]:
@@ -96,7 +95,8 @@ def _spread_out(command: Callable[..., None], groups: Mapping[str, Group]) -> Ca
     @functools.wraps(command)
     def run(**given: Any) -> None:
         for name, (own, gather) in groups.items():
-            given[name] = gather(**{each.name: given.pop(each.name) for each in own})
+            names = [each.name for each in own if each.name in given]
+            given[name] = gather(**{each: given.pop(each) for each in names})
         command(**given)
 
     return _with_options(run, options)
@@ -180,34 +180,41 @@ SiteData = Annotated[str, typer.Option(help=f"The records: a file, a folder, or 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneTable:
-    """One table with the records of all clients, in a file or a database."""
+class ClientRecords:
+    """The records of all clients: files of their own, or one table in a file or a database."""
 
     client_column: Annotated[
         str | None,
         typer.Option(help="CLIENTS is one table, and this column of it has the client ids."),
     ] = None
     no_client: Annotated[
-        NoClient,
-        typer.Option(help="What becomes of rows without an id; one-each: a client each."),
+        NoClient, typer.Option(help="What becomes of rows without an id; one-each: a client each.")
     ] = "refuse"
     data: Annotated[str | None, typer.Option(help=f"In place of CLIENTS, {DATABASE}.")] = None
     table: TableName = ""
+    clients: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder with one file or folder per client; or one table (--client-column)."
+        ),
+    ] = None
 
-    def place(self, clients: Path | None) -> Place:
+    def place(self) -> Place:
         """What is compared; one of both must be given."""
-        if clients is None and self.data is not None and self.client_column is None:
+        if self.clients is None and self.data is not None and self.client_column is None:
             raise typer.BadParameter("With --data, name the column of client ids: --client-column.")
-        return one_place(clients, self.data, self.table, "the clients' files")
+        return one_place(self.clients, self.data, self.table, "the clients' files")
 
 
 def one_place(path: Path | None, data: str | None, table: str, what: str) -> Place:
     """A path, or a table of a database: one of both."""
-    if (path is None) == (data is None):
+    if path is None and data is not None:
+        return DatabaseTable(data, table)
+    if path is None or data is not None:
         raise typer.BadParameter(f"Give {what}, or a database with --data: one of both.")
-    if path is not None and table:
+    if table:
         raise typer.BadParameter("--table is of a database: write --data before the database.")
-    return DatabaseTable(data, table) if data is not None else Path(path or "")
+    return path
 
 
 def file_of(place: Place) -> Path | None:
@@ -231,6 +238,24 @@ class ReleaseFiles:
     force: Force = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who is told how a series stands: a page, Prometheus, a webhook, a command."""
+
+    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None
+    metrics: Annotated[
+        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
+    ] = None
+    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = ""
+    webhook_secret: Annotated[
+        Path | None,
+        typer.Option(help="File with the secret that signs them; else $FEDPRIKL_WEBHOOK_SECRET."),
+    ] = None
+    command: Annotated[
+        str, typer.Option(help="Command that gets notifications, as JSON on its standard input.")
+    ] = ""
+
+
 def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
     """Which of these options a user gave."""
     sources = {name: context.get_parameter_source(name) for name in names}
@@ -238,12 +263,12 @@ def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
     return [name for name, each in sources.items() if each is not None and each.name != "DEFAULT"]
 
 
-def check_key(text: str) -> str:
+def check_key(text: str, option: str = "--signer") -> str:
     """A public key as it is compared, or nothing; what cannot be a key is wrong usage."""
     key = text.strip().lower()
     if key and not re.fullmatch("[0-9a-f]{64}", key):
         raise typer.BadParameter(
-            "--signer is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` "
+            f"{option} is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` "
             "prints them. Nothing was checked."
         )
     return key
@@ -331,10 +356,7 @@ def _names(path: Path) -> list[object]:
 
 
 def check_outputs(
-    *paths: Path,
-    force: bool,
-    inputs: Iterable[Path | None] = (),
-    clients: Path | None = None,
+    *paths: Path, force: bool, inputs: Iterable[Path | None] = (), clients: Path | None = None
 ) -> None:
     """Refuses, before anything is computed or charged, what could not be written at the end.
 

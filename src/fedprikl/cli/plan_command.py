@@ -56,7 +56,7 @@ WANTED = {  # parameters of `plan_round`
     "skew": "Share of Pi mixed into P; defines the target. Default: 0.01 for KL.",
     "false_alarm": "How often drift may be found where none is.",
     "design_effect": "How correlated one client's records are; default: as the reference's client "
-    "ids show.",
+    "ids show. A rough correction, which does not replace ids.",
     "threshold": "Divergence to draw into the report.",
     "unit": "Whom the budget protects: one record, or one client with all it holds.",
     "per_client": typer.Option(
@@ -107,8 +107,7 @@ class When:
         typer.Option(formats=DAY, help="First day of the series. Default: the next that fits."),
     ] = None
     until: Annotated[
-        datetime | None,
-        typer.Option(formats=DAY, help="Last day of the series, like 2027-12-31."),
+        datetime | None, typer.Option(formats=DAY, help="Last day of the series, like 2027-12-31.")
     ] = None
     time_column: Annotated[
         str,
@@ -121,8 +120,7 @@ class When:
         str, typer.Option(help="Where days of the series begin, like Europe/Amsterdam.")
     ] = "UTC"
     window: Annotated[
-        int,
-        typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
+        int, typer.Option(min=1, help="Periods that each release counts; a record is in as many.")
     ] = 1
     serial: Annotated[
         int | None,
@@ -208,8 +206,7 @@ def plan_command(
         ),
     ] = None,
     roster: Annotated[
-        Path | None,
-        typer.Option(help="Public keys of the sites that may take part, one per line."),
+        Path | None, typer.Option(help="Public keys of the sites that may take part, one per line.")
     ] = None,
     servers: Annotated[
         Path | None,

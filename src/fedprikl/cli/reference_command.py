@@ -216,7 +216,8 @@ def _column_hints(
             hints.append(
                 f"Column {name!r} looks like ids and is compared. If it says which client a record "
                 f"belongs to, name it with --client-column {shlex.quote(name)}; if not, but it is "
-                "no property of a record, leave it out with --columns."
+                "no property of a record, leave it out with --columns. In a federation a client is "
+                "a site, so ids of patients are left out."
             )
         elif many and levels > CATEGORIES:
             hints.append(

@@ -8,6 +8,7 @@ import typer
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
+from fedprikl.front import Comparison
 from fedprikl.front.checking import validity
 from fedprikl.protocol import Plan, Release, SignedPlan
 from fedprikl.reference import Reference
@@ -51,6 +52,21 @@ def write_release(
         write_whole(report, release_page(release, plan, costs, absent, reference))
     except InvalidInputError as error:
         raise InvalidInputError(f"{error} The release itself is in {output}.") from None
+
+
+def write_comparison(
+    found: Comparison, *, output: Path, report: Path, reference: Reference
+) -> None:
+    """The same of a round whose parties were all in this process."""
+    write_release(
+        found.release,
+        found.plan,
+        found.costs,
+        output=output,
+        report=report,
+        absent=found.absent,
+        reference=reference,
+    )
 
 
 def exit_on_drift(release: Release, wanted: bool) -> None:

@@ -12,6 +12,7 @@ from fedprikl.cli.options import (
     Limits,
     PlanFile,
     ReferenceFile,
+    check_key,
     grouped,
     reference_of,
 )
@@ -79,7 +80,7 @@ def report_command(
         "policy": Policy(
             largest_epsilon=limits.largest_epsilon,
             largest_delta=limits.largest_delta,
-            organisers=frozenset({organiser.strip().lower()} - {""}),
+            organisers=frozenset({check_key(organiser, "--organiser")} - {""}),
         ),
     }
     if dry_run:
@@ -96,10 +97,16 @@ def report_command(
         attempts=attempts,
         note=lambda text: say(text, console=notes),
     )
+    if done.repeated:
+        say(
+            f"This report was made by an earlier call: {data} was not read. For another client on "
+            "this machine, give each client a folder of its own: --home.",
+            console=notes,
+        )
     if json:
         print_json({"done": True, **to_plain(done)})
         return
-    again = " It was made by an earlier call; the records were not read." if done.repeated else ""
+    again = " It was made by an earlier call; no records were read." if done.repeated else ""
     say(f"Done: all three servers have the report {done.report_id}.{again}")
 
 

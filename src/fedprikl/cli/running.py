@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedprikl.deployment.log_lines import LogFormat, log_to
 from fedprikl.deployment.settings import now
@@ -25,9 +22,9 @@ from fedprikl.deployment.tls import (
     first_end,
 )
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.libraries import install_words
 from fedprikl.store import locked
 
-MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 HealthPort = Annotated[
     int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
 ]
@@ -133,29 +130,7 @@ def held(home: Path, name: str) -> Iterator[None]:
 def check_flower() -> None:
     """Federations need the extra."""
     if importlib.util.find_spec("flwr") is None:
-        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
-
-
-def check_file(path: Path | None, what: str, advice: str, *, folder: bool = False) -> None:
-    """Says early that a file is missing; Flower would start again and again."""
-    if path is not None and not path.exists():
-        raise InvalidInputError(f"There is no {what} {path}. {advice}")
-    if path is not None and path.is_dir() and not folder:
-        raise InvalidInputError(f"{path} is a folder, no {what}. {advice}")
-
-
-def check_node_key(path: Path) -> None:
-    """Says early what Flower would say again and again."""
-    check_file(path, "node key", f"Make it: `{MAKE_NODE_KEY}`.")
-    try:
-        found = load_ssh_private_key(path.read_bytes(), None)
-    except (OSError, TypeError, ValueError, UnsupportedAlgorithm):  # TypeError: it has a password
-        found = None
-    if not isinstance(found, ec.EllipticCurvePrivateKey):
-        raise InvalidInputError(
-            f"{path} is no elliptic-curve private key without a password, as ssh-keygen makes it. "
-            f"Flower needs one: `{MAKE_NODE_KEY}`."
-        )
+        raise MissingExtraError(f"Federations need Flower: {install_words('flower')}.")
 
 
 def note_relay(address: str, roots: Path | None, log_format: LogFormat = "text") -> None:

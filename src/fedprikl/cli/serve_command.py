@@ -9,6 +9,7 @@ import typer
 from fedprikl.cli.console import notes, say
 from fedprikl.cli.options import LEDGER, LedgerFile, PublicKey, check_apart, check_key
 from fedprikl.errors import InvalidInputError, MissingExtraError
+from fedprikl.libraries import install_words
 from fedprikl.protocol import SignedPlan
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def serve_command(
         return
     if importlib.util.find_spec("uvicorn") is None:
         raise MissingExtraError(
-            "Serving needs uvicorn: pip install 'fedprikl[serve]'. `--static FOLDER` does not."
+            f"Serving needs uvicorn: {install_words('serve')}. `--static FOLDER` does not."
         )
     from fedprikl.dashboard.app import LOOPBACK, dashboard
     from fedprikl.deployment.web import address_of, open_socket, serve

@@ -3,36 +3,36 @@
 import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key
+from fedprikl.cli.options import FailOnDrift, Json, PlanFile, check_key, command_group
 from fedprikl.cli.release_output import exit_on_drift, print_release
-from fedprikl.deployment.servers.home import Limits, ServerHome, read_card
+from fedprikl.deployment.servers.answering import take_part
+from fedprikl.deployment.servers.home import Limits, ServerHome, Task, read_card
 from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
 from fedprikl.documents import readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
-from fedprikl.privacy import Charge, Ledger
-from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, trust_of
+from fedprikl.libraries import install_words
+from fedprikl.privacy import Ledger
+from fedprikl.privacy.ledger import budget_command
+from fedprikl.protocol import Roster, Servers, SignedPlan
+from fedprikl.protocol.keys import may_sign
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
 from fedprikl.reporting import release_page
-from fedprikl.store import write_whole
+from fedprikl.store import locked, write_whole
 
 Folder = Annotated[Path, typer.Argument(help="The folder of this server.")]
 Cards = Annotated[
     list[Path], typer.Argument(help="The card.json of servers 1, 2 and 3, in this order.")
 ]
 
-commands = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
+commands = command_group()
 
 
 @commands.callback()
@@ -65,12 +65,17 @@ def init_command(
     Example: `fedprikl server init srv --address https://one.example --peer one.example:9444
     --organiser 3f5a...`
     """
-    host = address.removeprefix("https://").rstrip("/").rpartition(":")[0]
-    host = (host or address.removeprefix("https://").rstrip("/")).strip("[]")
-    check_certificates(host=host, days=days)
     Servers(addresses=(address, "https://another", "https://third"))  # refuses what is no address
+    host = urlsplit(address).hostname or ""
+    check_certificates(host=host, days=days)
+    key = check_key(organiser, "--organiser")
+    if not may_sign(key):
+        raise typer.BadParameter(
+            "--organiser is no signing key. Is it the sealing key? `fedprikl keys` prints both: "
+            "give the line that begins with `signing key`."
+        )
     limits = Limits(
-        organiser=check_key(organiser),
+        organiser=key,
         largest_epsilon=largest_epsilon,
         largest_delta=largest_delta,
     )
@@ -129,8 +134,7 @@ def accept_command(
     ] = None,
     roster: Annotated[Path | None, typer.Option(help="Who may report, if the plan says.")] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(help="Set the population's epsilon in this server's ledger."),
+        float | None, typer.Option(help="Set the population's epsilon in this server's ledger.")
     ] = None,
 ) -> None:
     """Takes reports of a plan from now on, if it is within this server's limits and budget.
@@ -142,31 +146,34 @@ def accept_command(
     home, signed = ServerHome(folder), SignedPlan.load(plan)
     known = Reference.load(reference or plan.with_name("ref.json"))
     who = None if roster is None else Roster.load(roster)
-    home.check(signed, known, who)
+    task = home.check(signed, known, who)
     with Ledger.open(home.ledger) as ledger:
-        _check_budget(ledger, signed.plan, budget, home.ledger)
-    task = home.accept(signed, known, who)
+        _check_budget(ledger, task, budget, home.ledger)
+    home.accept(signed, known, who)
     say(f"server {task.number} takes reports of plan {signed.plan.fingerprint}")
 
 
-def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) -> None:
+def _check_budget(ledger: Ledger, task: Task, budget: float | None, path: Path) -> None:
     """Refuses a plan whose answer this server could not pay; clients would report in vain.
 
     Then sets the budget, if one was given: a plan that is refused changes nothing.
     """
-    name, (total, delta), unit = plan.population, plan.budget.total, plan.unit.kind
+    plan, unit = task.plan, task.plan.unit.kind
+    name, (total, delta) = plan.population, plan.budget.total
     wanted = None if budget is None else (budget, max(delta, 1e-6))
     if wanted is None and name not in ledger.populations():
         say(
             f"the population {name!r} has no budget at this server yet. Before the answer, set one "
-            f"that has epsilon {total:.4g}: `fedprikl ledger --population {name} --set-epsilon "
-            f"{total:.4g} --ledger {path}`",
+            f"that has epsilon {total:.4g}: `{budget_command(path, name, f'{total:.4g}')}`",
             console=notes,
         )
         return
     try:
-        first = 0 if plan.is_series else None
-        for charge in _charges(plan):
+        first, trust = 0 if plan.is_series else None, ServersSum(plan)
+        charges = [trust.charge([])]  # of one answer of all servers, and of two if one may be lost
+        if task.servers.lost != "nothing":
+            charges.append(trust.composed_after_loss)
+        for charge in charges:
             ledger.check(name, charge, times=plan.charged_times(first), unit=unit, budget=wanted)
     except FedPriKLError as error:
         raise InvalidInputError(
@@ -180,14 +187,6 @@ def _check_budget(ledger: Ledger, plan: Plan, budget: float | None, path: Path) 
             f"{total:.4g}: the last ones will be refused",
             console=notes,
         )
-
-
-def _charges(plan: Plan) -> list[Charge]:
-    """What one answer may cost: of all servers, and where the plan allows that, of two."""
-    trust = trust_of(plan)
-    assert isinstance(trust, ServersSum)  # noqa: S101  this server has accepted no other
-    lost = plan.servers is not None and plan.servers.lost != "nothing"
-    return [trust.charge([]), *([trust.composed_after_loss] if lost else [])]
 
 
 @commands.command("run")
@@ -207,12 +206,11 @@ def run_command(
     Example: `fedprikl server run srv --port 8443`
     """
     if importlib.util.find_spec("uvicorn") is None:
-        raise MissingExtraError("A server needs uvicorn: pip install 'fedprikl[servers]'.")
+        raise MissingExtraError(f"A server needs uvicorn: {install_words('servers')}.")
     if not collector.isalnum():
         raise typer.BadParameter("The name of a collector has letters and digits only.")
     from fedprikl.deployment.servers.collector import AT_ONCE, Collector
     from fedprikl.deployment.web import address_of, open_socket, serve
-    from fedprikl.store import locked
 
     home = ServerHome(folder)
     number = home.number
@@ -257,8 +255,6 @@ def answer_command(
 
     Example: `fedprikl server answer srv plan.json`
     """
-    from fedprikl.deployment.servers.answering import take_part
-
     home, wanted = ServerHome(folder), SignedPlan.load(plan).plan.fingerprint
     tasks = {task.plan.fingerprint: task for task in home.tasks()}
     if wanted not in tasks:
@@ -274,14 +270,14 @@ def answer_command(
         say("this period was answered before: this is that release", console=notes)
     else:
         say(
-            f"{settled.included:,} reports are counted, {settled.reports - settled.included:,} are "
+            f"{_reports(settled.included)} counted, {settled.reports - settled.included:,} "
             f"left out; the servers held {', '.join(f'{n:,}' for n in settled.held.values())}",
             console=notes,
         )
         if settled.missing > settled.reports / 100:
             say(
-                f"this server lacks {settled.missing:,} reports that the others hold. Was an older "
-                "copy of its store put back, or a collector's file removed?",
+                f"of the reports that the others hold, this server lacks {settled.missing:,}. Was "
+                "an older copy of its store put back, or a collector's file removed?",
                 console=notes,
             )
     if json:
@@ -324,7 +320,11 @@ def status_command(folder: Folder, json: Json = False) -> None:
         return
     say(f"server {home.number}, certificate until {found['certificate_ends']}")
     for (name, number), count in held.items():
-        state = "answered" if home.release(name, number) else f"{count:,} reports"
+        state = "answered" if home.release(name, number) else _reports(count)
         say(f"plan {name[:16]}, period {number}: {state}")
     for population, epsilon in left.items():
         say(f"population {population}: epsilon {epsilon:.3g} left")
+
+
+def _reports(number: int) -> str:
+    return "1 report" if number == 1 else f"{number:,} reports"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from fedprikl.cli.options import (
     SiteData,
     TableName,
     check_outputs,
+    command_group,
     grouped,
     load_reference,
 )
@@ -26,65 +27,36 @@ from fedprikl.cli.running import (
     Logs,
     Poll,
     check_address,
-    check_file,
     check_flower,
-    check_node_key,
     note_relay,
     run_party,
 )
 from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
 from fedprikl.deployment.policy import load_policy, policy_text
+from fedprikl.deployment.provisioning import load_membership
 from fedprikl.deployment.settings import (
     Home,
     NodeSettings,
+    SiteStart,
     data_settings,
     home_folder,
     is_joined,
     now,
 )
+from fedprikl.deployment.tls import check_file, check_node_key
 from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError
-from fedprikl.records import CsvFormat, Place, place_of
+from fedprikl.records import CsvFormat, place_of
 from fedprikl.store import replace_file
-
-if TYPE_CHECKING:
-    from fedprikl.deployment.site_check import Finding
 
 HEALTH_PORT = 8470
 NEEDED = frozenset({"policy", "references", "data", "node key", "roster", "memory and log"})
-commands = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-)
-Relay = Annotated[
-    str, typer.Argument(metavar="[RELAY]", help="host:port; default: as the invitation says.")
-]
+commands = command_group()
 Folder = Annotated[
     Path | None,
     typer.Option(
         help="The site's own folder.",
         show_default="$FEDPRIKL_HOME; else site, if it joined; else ~/.fedprikl",
-    ),
-]
-PolicyFile = Annotated[
-    Path | None, typer.Option(help="The site's policy.", show_default="policy.toml of the folder")
-]
-ReferenceFile = Annotated[
-    Path | None, typer.Option(help="The reference Π.", show_default="those of the folder")
-]
-NodeKey = Annotated[
-    Path | None,
-    typer.Option(
-        help="Private key that the relay knows this site by.", show_default="node of the folder"
-    ),
-]
-Roots = Annotated[
-    Path | None,
-    typer.Option(
-        help="Certificates the relay is trusted by.",
-        show_default="ca.pem of the folder, or the system's",
     ),
 ]
 Number = Annotated[int, typer.Argument(help="Of the request, see `fedprikl site requests`.")]
@@ -96,47 +68,48 @@ def site_command() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
-    """What a site is started with, with what its folder says for what was left out."""
+class SiteFiles:
+    """What a site is started with; its folder says what is left out."""
 
-    home: Home
-    relay: str
-    node_key: Path
-    roots: Path | None
+    superlink: Annotated[
+        str, typer.Argument(metavar="[RELAY]", help="host:port; default: as the invitation says.")
+    ] = ""
+    table: TableName = ""
+    folder: Folder = None
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="The site's policy.", show_default="policy.toml of the folder"),
+    ] = None
+    reference: Annotated[
+        Path | None, typer.Option(help="The reference Π.", show_default="those of the folder")
+    ] = None
+    node_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Private key that the relay knows this site by.", show_default="node of the folder"
+        ),
+    ] = None
+    root_certificates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Certificates the relay is trusted by.",
+            show_default="ca.pem of the folder, or the system's",
+        ),
+    ] = None
 
-    @classmethod
-    def of(
-        cls,
-        relay: str,
-        folder: Path | None,
-        policy: Path | None,
-        reference: Path | None,
-        node_key: Path | None,
-        roots: Path | None,
-    ) -> "_Start":
-        home = _home(folder)
-        home.policy, home.reference = policy or home.policy, reference or home.reference
-        if not relay:
-            from fedprikl.deployment.provisioning import load_membership
-
-            relay = load_membership(home.folder).relay
+    def start(self, data: str, form: CsvFormat) -> SiteStart:
+        """With these records; whether they are there is not checked."""
+        home = _home(self.folder)
+        home.policy, home.reference = self.policy or home.policy, self.reference or home.reference
         own = home.folder / "ca.pem"
-        return cls(
+        return SiteStart(
             home=home,
-            relay=relay,
-            node_key=node_key or home.folder / "node",
-            roots=roots or (own if own.exists() else None),
+            data=place_of(data, self.table),
+            relay=self.superlink or load_membership(home.folder).relay,
+            node_key=self.node_key or home.folder / "node",
+            roots=self.root_certificates or (own if own.exists() else None),
+            form=form,
         )
-
-
-def _place(data: str, table: str) -> Place:
-    """The records; refuses what is not there."""
-    place = place_of(data, table)
-    if isinstance(place, Path):
-        check_file(place, "file or folder of records", "Check the path.", folder=True)
-    else:
-        place.open()
-    return place
 
 
 def _home(folder: Path | None) -> Home:
@@ -166,13 +139,7 @@ def _is_of_a_site(home: Home) -> bool:
 def run(
     data: SiteData,
     csv_options: CsvOptions,
-    superlink: Relay = "",
-    table: TableName = "",
-    folder: Folder = None,
-    policy: PolicyFile = None,
-    reference: ReferenceFile = None,
-    node_key: NodeKey = None,
-    root_certificates: Roots = None,
+    files: SiteFiles,
     trusted_entities: Annotated[
         Path | None, typer.Option(help="Whose apps Flower accepts here.")
     ] = None,
@@ -191,16 +158,19 @@ def run(
     --table visits`
     """
     check_flower()
-    start = _Start.of(superlink, folder, policy, reference, node_key, root_certificates)
+    start = files.start(data, csv_options.format)
     check_address(start.relay)
     check_file(start.roots, "certificate file", "It is the relay's ca.pem.")
     check_node_key(start.node_key)
     check_file(trusted_entities, "file of trusted entities", "Check the path.")
-    place = _place(data, table)
-    if reference is not None or not start.home.reference_files():
+    if isinstance(start.data, Path):
+        check_file(start.data, "file or folder of records", "Check the path.", folder=True)
+    else:
+        start.data.open()
+    if files.reference is not None or not start.home.reference_files():
         load_reference(start.home.reference)
     config = {
-        **data_settings(place, csv_options.format),
+        **data_settings(start.data, start.form),
         "policy": str(start.home.policy.resolve()),
         "reference": str(start.home.reference.resolve()),
     }
@@ -208,13 +178,7 @@ def run(
     check_carried(config)
     note_relay(start.relay, start.roots, log_format)
     processes = partial(
-        site_processes,
-        config=config,
-        superlink=start.relay,
-        roots=start.roots,
-        node_key=start.node_key,
-        trusted=trusted_entities,
-        poll=poll,
+        site_processes, config=config, start=start, trusted=trusted_entities, poll=poll
     )
     run_party(
         "site",
@@ -259,18 +223,7 @@ def policy(
 
 @commands.command("check")
 @grouped
-def check(
-    data: SiteData,
-    csv_options: CsvOptions,
-    superlink: Relay = "",
-    table: TableName = "",
-    folder: Folder = None,
-    policy: PolicyFile = None,
-    reference: ReferenceFile = None,
-    node_key: NodeKey = None,
-    root_certificates: Roots = None,
-    json: Json = False,
-) -> None:
+def check(data: SiteData, csv_options: CsvOptions, files: SiteFiles, json: Json = False) -> None:
     """Says everything that is wrong, before the first round: exit code 1 if anything is.
 
     Looks at data and columns, policy and the plans it knows, keys, roster, the relay with its clock
@@ -278,8 +231,9 @@ def check(
 
     Example: `fedprikl site check --folder site --data records.csv`
     """
-    start = _Start.of(superlink, folder, policy, reference, node_key, root_certificates)
-    found = _findings(start, data, table, csv_options.format)
+    from fedprikl.deployment.site_check import check_site
+
+    found = check_site(files.start(data, csv_options.format), at=now())
     wrong = [each for each in found if each.wrong]
     if json:
         print_json({"well": not wrong, "findings": [to_plain(each) for each in found]})
@@ -295,24 +249,11 @@ def check(
         raise typer.Exit(1)
 
 
-def _findings(start: _Start, data: str, table: str, form: CsvFormat) -> "list[Finding]":
-    from fedprikl.deployment.site_check import CheckedSite, check_site
-
-    checked = CheckedSite(
-        home=start.home,
-        data=place_of(data, table),
-        relay=start.relay,
-        roots=start.roots,
-        node_key=start.node_key,
-        check_node_key=check_node_key,
-        form=form,
-    )
-    return check_site(checked, at=now())
-
-
 def check_before_start(data: str, table: str, folder: Path, form: CsvFormat) -> None:
     """Says what `site check` finds wrong; refuses to start where no round could be answered."""
-    found = _findings(_Start.of("", folder, None, None, None, None), data, table, form)
+    from fedprikl.deployment.site_check import check_site
+
+    found = check_site(SiteFiles(folder=folder, table=table).start(data, form), at=now())
     wrong = [each for each in found if each.wrong]
     for each in wrong:
         say(f"WRONG {each.what}: {each.words}", console=notes)

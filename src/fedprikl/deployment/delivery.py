@@ -32,6 +32,7 @@ SECONDS = 20.0  # to wait for a server
 LONGEST_ANSWER = 4096  # bytes
 LONGEST_WORDS = 200
 LONGEST_PAUSE = 300.0  # seconds, whatever a server asks for
+UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})  # codes of OpenSSL
 LATER = frozenset({404, 408, 425, 429})  # of 4xx
 
 
@@ -43,6 +44,7 @@ class Answer:
     refused: bool = False
     words: str = ""
     pause: float = 0.0  # seconds that the server asks to wait
+    hopeless: bool = False  # nothing was sent, and no later attempt would be
 
 
 def trusted_context(roots: Path | str | None) -> ssl.SSLContext:
@@ -73,7 +75,13 @@ def post(address: str, message: bytes, context: ssl.SSLContext) -> Answer:
             answer = link.getresponse()
             body = answer.read(LONGEST_ANSWER)
     except ssl.SSLCertVerificationError as error:
-        return Answer(words=f"its certificate is not accepted: {error.verify_message}")
+        words = error.verify_message
+        if error.verify_code in UNKNOWN_AUTHORITY:
+            words = (
+                "no authority that this machine trusts has signed it. Give the servers' ca.pem, in "
+                "one file: --root-certificates (roots=)"
+            )
+        return Answer(words=f"its certificate is not accepted: {words}", hopeless=True)
     except (OSError, http.client.HTTPException) as error:
         return Answer(words=str(error) or type(error).__name__)
     return _read(answer.status, body, answer.getheader("Retry-After"))
@@ -92,11 +100,7 @@ def _read(status: int, body: bytes, retry_after: str | None) -> Answer:
     pause = 0.0
     if retry_after is not None and retry_after.isdecimal():
         pause = min(float(retry_after[:6]), LONGEST_PAUSE)
-    return Answer(
-        refused=400 <= status < 500 and status not in LATER,
-        words=words,
-        pause=pause,
-    )
+    return Answer(refused=400 <= status < 500 and status not in LATER, words=words, pause=pause)
 
 
 def deliver(
@@ -112,8 +116,9 @@ def deliver(
     """Sends each message to its address until all are taken; calls `taken` for each that is.
 
     Between two attempts it waits for delay x 2^attempt seconds, times a random number from 0.5 to
-    1.5: clients that were cut off together do not come back together. What is still not taken
-    after all attempts, or was refused, is a `DeploymentError`.
+    1.5: clients that were cut off together do not come back together. A server whose certificate
+    is not accepted is not tried again. What is still not taken after all attempts, or was refused,
+    is a `DeploymentError`.
     """
     context, left = trusted_context(roots), dict(messages)
     failed: dict[str, Answer] = {}
@@ -122,7 +127,7 @@ def deliver(
             answers = list(pool.map(partial(post, context=context), left, left.values()))
         failed |= zip(left, answers, strict=True)
         for address, answer in zip(list(left), answers, strict=True):
-            if answer.taken or answer.refused:
+            if answer.taken or answer.refused or answer.hopeless:
                 del left[address]
             if answer.taken:
                 del failed[address]

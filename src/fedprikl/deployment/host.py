@@ -13,26 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedprikl.deployment.progress import (
-    identity_line,
-    not_counted_line,
-    printable,
-    waiting_line,
-)
+from fedprikl.deployment.progress import identity_line, not_counted_line, printable, waiting_line
 from fedprikl.deployment.round_metrics import RoundMetrics
 from fedprikl.deployment.settings import Home, RoundSettings, now
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
-from fedprikl.protocol import (
-    IdentityCheck,
-    Plan,
-    Reply,
-    Roster,
-    SignedPlan,
-    SigningKey,
-    Transport,
-)
+from fedprikl.protocol import IdentityCheck, Plan, Reply, Roster, SignedPlan, SigningKey, Transport
 from fedprikl.store import replace_file
 
 IDENTITY = "identity"  # the name of the identity check in the metrics
@@ -195,10 +182,7 @@ class Run:
             )
 
     def say_missing(
-        self,
-        roster: Roster | None,
-        counted: Iterable[str],
-        why: Mapping[str, str] | None = None,
+        self, roster: Roster | None, counted: Iterable[str], why: Mapping[str, str] | None = None
     ) -> None:
         """Names who of the roster is not counted; whoever has the roster knows who they are."""
         if roster is not None:
@@ -214,9 +198,13 @@ class Run:
             return
         self.host.say(not_counted_line(missing, why))
         raise DeploymentError(
-            f"All or nothing was asked (--all), and {len(missing)} sites take no part. "
-            f"Nothing was released. {after}"
+            "All or nothing was asked (--all), and "
+            f"{_sites(len(missing), 'takes', 'take')} no part. Nothing was released. {after}"
         )
+
+
+def _sites(many: int, does: str, do: str) -> str:
+    return f"1 site {does}" if many == 1 else f"{many} sites {do}"
 
 
 def gather(run: Run, roster: Roster | None) -> dict[str, str]:
@@ -233,7 +221,7 @@ def gather(run: Run, roster: Roster | None) -> dict[str, str]:
     nodes = _wait_for_nodes(run)
     if len(nodes) < max(3, settings.clients):
         raise DeploymentError(
-            f"{len(nodes)} sites are connected after {settings.wait:g} s, "
+            f"{_sites(len(nodes), 'is', 'are')} connected after {settings.wait:g} s, "
             f"{max(3, settings.clients)} are needed. Nothing was asked. Start more, wait longer "
             "(--wait), or ask fewer (--clients)."
         )

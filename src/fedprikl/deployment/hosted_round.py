@@ -30,9 +30,10 @@ from fedprikl.deployment.progress import (
     FIRST,
     RELAY_SAYS,
     cohorts_line,
-    printable,
+    cure_in_public,
     reason_in_public,
     release_line,
+    roster_lines,
     short_name,
     step_line,
 )
@@ -40,6 +41,7 @@ from fedprikl.deployment.round_metrics import RoundMetrics, write_metrics
 from fedprikl.deployment.settings import RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import Ledger
+from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import (
     Aggregator,
     NoisedRound,
@@ -56,6 +58,7 @@ from fedprikl.protocol import (
     finish_round,
     trust_of,
 )
+from fedprikl.protocol.aggregator import LATER
 from fedprikl.protocol.release import newest_head, own_releases
 from fedprikl.reference import Reference
 from fedprikl.store import locked, replace_file
@@ -231,15 +234,9 @@ def _finish(run: Run) -> Release | None:
 
 def _reference(run: Run) -> Reference:
     """That the plan is about; several lie side by side."""
-    wanted, home = run.plan.reference, run.home
-    found = home.find_reference(wanted)
-    if found is None:
-        words = home.wrong_reference(wanted, "the aggregator")
-        raise InvalidInputError(
-            f"{words[0].upper()}{words[1:]}. Put the reference {wanted[:16]} into "
-            f"{home.references.name}/ of its folder."
-        )
-    return found
+    wanted, folder = run.plan.reference, run.home.references.name
+    advice = f"Put the reference {wanted[:16]} into {folder}/ of its folder."
+    return run.home.wanted_reference(wanted, whose="the aggregator", advice=advice)
 
 
 def _run_round(run: Run) -> Release:
@@ -247,13 +244,14 @@ def _run_round(run: Run) -> Release:
     check_time(plan, at=host.now())
     run.check_wanted()
     roster, sealer = run.load_roster(), SealingKey.load(home.sealing_key)
-    members = {} if roster is None else _roster_names(home.roster)
+    lines = {} if roster is None else roster_lines(home.roster)
+    members = {key: f"{name} {short_name(key)}" for key, name in lines.items()}
     server, rng = Server(run.signed, _reference(run)), np.random.default_rng()
     with _open_ledger(run) as ledger:
         if plan.population not in ledger.populations():
             raise InvalidInputError(
                 f"The population {plan.population!r} has no budget at this aggregator. Set "
-                f"one: `fedprikl ledger --population {plan.population} --set-epsilon 1`."
+                f"one: `{budget_command(home.ledger, plan.population, 1)}`."
             )
         _aggregator(run, _rehearsal(run, server, roster, rng), ledger).check_budget()
         names = gather(run, roster)
@@ -284,7 +282,10 @@ def _run_round(run: Run) -> Release:
         except ReleaseRefused as error:
             words = refusals_in_words(driver, names)  # first: they say what is to be done
             left_sites = f" {have_left(plan)}" if run.settings.everybody else ""
-            raise ReleaseRefused(f"{words} {error}{left_sites}".strip()) from None
+            ended = str(error)
+            if cure := _cure(run, driver):
+                ended = ended.replace(LATER, cure)
+            raise ReleaseRefused(f"{words} {ended}{left_sites}".strip()) from None
         finally:
             keep_refusals(run, driver, names, members, current.round_id)
             left = ledger.account(plan.population).left
@@ -381,6 +382,12 @@ def _drive(
     run.network.check_run()
 
 
+def _cure(run: Run, driver: RoundDriver) -> str:
+    """What is to be done, if all who took no part refused in the open and for one listed reason."""
+    lost = sum(run.metrics.lost.get(step, 0) for step in Step)
+    return "" if lost or driver.confided else cure_in_public(driver.refusals.values())
+
+
 def have_left(plan: Plan) -> str:
     """What a round that ends without a release has cost once counts have left sites."""
     paid = "each has charged its own ledger, and " if trust_of(plan).shares_noise else ""
@@ -432,7 +439,7 @@ def keep_refusals(
 ) -> None:
     """Writes who took no part and why, for the aggregator's own people; they never travel on.
 
-    What came in the open nobody has signed.
+    `members`: names by key. What came in the open nobody has signed.
     """
     if not driver.refusals:
         return
@@ -449,15 +456,6 @@ def keep_refusals(
         replace_file(folder / f"{round_id}.json", text, mode=0o600, new=True)
     except OSError as error:  # never worth a release
         run.host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
-
-
-def _roster_names(path: Path) -> dict[str, str]:
-    """The name of each member that has one, with the first digits of its key."""
-    lines = path.read_text("utf-8-sig").split("\n")
-    parts = (line.split("#")[0].split() for line in lines)
-    return {
-        key: f"{printable(' '.join(name))} {short_name(key)}" for key, *name in filter(None, parts)
-    }
 
 
 def prune_refusals(folder: Path, *, before: datetime) -> int:
@@ -479,6 +477,10 @@ def prune_refusals(folder: Path, *, before: datetime) -> int:
     return removed
 
 
+def _clients(many: int) -> str:
+    return "1 client" if many == 1 else f"{many} clients"
+
+
 def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     """What people need to know when nothing was released. Public: the relay stores it.
 
@@ -487,7 +489,7 @@ def refusals_in_words(driver: RoundDriver, names: Mapping[str, str]) -> str:
     """
     refusals, sealed, words = driver.refusals, len(driver.confided), ""
     if refusals:
-        words += f" {len(refusals)} clients took no part"
+        words += f" {_clients(len(refusals))} took no part"
         told = ((who, why) for who, why in refusals.items() if who not in driver.confided)
         first, why = next(told, ("", ""))
         who = f"{FIRST}{short_name(names.get(first, first))}, {RELAY_SAYS}: {why}"

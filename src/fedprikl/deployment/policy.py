@@ -89,11 +89,20 @@ def load_policy(path: Path) -> SitePolicy:
     except OSError as error:
         raise InvalidInputError(f"Cannot read the policy {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
-        raise InvalidInputError(f"The policy {path} is no TOML file: {error}.") from None
+        raise InvalidInputError(
+            f"The policy {path} is no TOML file: {error}.{_capital_hint(path)}"
+        ) from None
     try:
         return _parse(found)
     except InvalidInputError as error:
         raise InvalidInputError(f"The policy {path}: {error}") from None
+
+
+def _capital_hint(path: Path) -> str:
+    """That true and false begin with small letters, if a line says otherwise."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^\s*([a-z-]+)\s*=\s*(True|False|TRUE|FALSE)\b", text, re.MULTILINE)
+    return f" `{found[1]}`: write true or false, in small letters." if found else ""
 
 
 def _parse(found: dict[str, Any]) -> SitePolicy:
@@ -106,11 +115,13 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
     own = {each.name: found.get(name, each.default) for name, each in names.items()}
     if isinstance(own["approve"], str):
         own["approve"] = WRITTEN.get(own["approve"], own["approve"])
-    own = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
     try:
         file = read_fields(PolicyFile, own)
     except InvalidInputError as error:
         said = str(error).replace("The field '", "`").replace("' must be", "` must be")
+        name = said.partition("`")[2].partition("`")[0]
+        if isinstance(own.get(name), str) and said.endswith(("number.", "true or false.")):
+            said = f"{said.removesuffix('.')}, without quotes."
         for clear, kept in WRITTEN.items():
             said = said.replace(f"'{kept}'", f"'{clear}'")
         raise InvalidInputError(said.replace("_", "-")) from None
@@ -118,7 +129,7 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
         organisers=organisers,
         limits=_limits(file, frozenset(organisers.values())),
         approve=file.approve,
-        epsilon_per_year=_per_year(file),
+        epsilon_per_year=file.largest_epsilon_per_year,
         delta_per_year=file.largest_delta_per_year,
         hours=_hours(file.hours),
         zone=time_zone(file.zone).key,
@@ -144,6 +155,7 @@ def _organisers(found: Any) -> dict[str, str]:
 
 
 def _limits(file: PolicyFile, organisers: frozenset[str]) -> Policy:
+    """The limits of every client; refuses numbers of the file that are no limits."""
     names = {each.name for each in fields(Policy)} & {each.name for each in fields(PolicyFile)}
     own = {name: getattr(file, name) for name in names}
     for name in ("populations", "columns", "views"):
@@ -155,21 +167,17 @@ def _limits(file: PolicyFile, organisers: frozenset[str]) -> Policy:
         raise InvalidInputError("`least-corruption` must be a share from 0 to under one half.")
     if not 0 < file.longest_validity_days <= 36500:
         raise InvalidInputError("`longest-validity-days` must be above 0, and at most 36500.")
+    yearly = file.largest_epsilon_per_year
+    if yearly is not None and not yearly > 0:
+        raise InvalidInputError("`largest-epsilon-per-year` must be above 0.")
+    if not 0 < file.largest_delta_per_year < 1:
+        raise InvalidInputError("`largest-delta-per-year` must be above 0 and under 1.")
     return Policy(
         organisers=organisers,
         longest_validity=timedelta(days=file.longest_validity_days),
         units=frozenset({"client"}) if file.whole_clients_only else _USUAL.units,
         **own,
     )
-
-
-def _per_year(file: PolicyFile) -> float | None:
-    yearly = file.largest_epsilon_per_year
-    if yearly is not None and not yearly > 0:
-        raise InvalidInputError("`largest-epsilon-per-year` must be above 0.")
-    if not 0 < file.largest_delta_per_year < 1:
-        raise InvalidInputError("`largest-delta-per-year` must be above 0 and under 1.")
-    return yearly
 
 
 def _hours(text: str | None) -> tuple[time, time] | None:
@@ -181,6 +189,11 @@ def _hours(text: str | None) -> tuple[time, time] | None:
         raise InvalidInputError('`hours` must be like "08:00-18:00".')
     first, minute, last, end = map(int, found.groups())
     return time(first, minute), time(last, end)
+
+
+def usual_policy(organiser: str) -> SitePolicy:
+    """The policy of a site as `fedprikl federation join` makes it."""
+    return _parse(tomllib.loads(policy_text({"organiser": organiser}, require_roster=True)))
 
 
 def policy_text(organisers: dict[str, str], *, require_roster: bool) -> str:

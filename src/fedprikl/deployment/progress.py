@@ -7,7 +7,8 @@ lines of a run in the stream (`parse_line`).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedprikl.protocol import IdentityCheck, Round
@@ -21,12 +22,17 @@ RELAY_SAYS = "so the relay says"  # of a refusal in the open: nobody has signed 
 FIRST = ", the first of them "  # who refused
 # What a refusal in the open has in it, and what people are told: these words and no others, so that
 # nothing about a record can be among them.
+BOTH_LIMITS = "its policy allows less: largest-epsilon, largest-delta"
 REASONS = (
     ("waits for a person", "waits for a person at the site to say yes"),
     ("said no", "a person at the site said no"),
     ("it answers from", "answers at other hours only"),
-    ("exceed the limits", "its policy allows less: largest-epsilon, largest-delta"),
+    ("(largest-epsilon) and delta", BOTH_LIMITS),
+    ("(largest-epsilon)", "its policy allows less: largest-epsilon"),
+    ("(largest-delta)", "its policy allows less: largest-delta"),
+    ("exceed the limits", BOTH_LIMITS),  # of earlier versions
     ("releases of a year", "its policy allows less: largest-epsilon-per-year"),
+    ("answers nothing", "its policy allows other columns: columns"),
     ("another roster", "has another roster: stop it, and start it with the newest kit"),
     ("about the reference", "lacks the reference: stop it, and start it with the newest kit"),
     ("most-counts", "its policy allows no further count: most-counts"),
@@ -35,6 +41,22 @@ REASONS = (
     ("not set up", "is not set up; its own log says why"),
     ("Flower reports error", "lost"),
 )
+LESS = "Plan with less, or let the sites raise this limit of their policies."
+CURES = {  # what is to be done if all who refuse have one of these reasons
+    "waits for a person": "Ask again when they have said yes: `fedprikl site requests`.",
+    "said no": "Ask again when they have changed their minds: `fedprikl site approve`.",
+    "it answers from": "Ask again at these hours.",
+    "(largest-": LESS,
+    "exceed the limits": LESS,
+    "releases of a year": LESS,
+    "answers nothing": "Plan without these columns, or let the sites allow them: columns.",
+    "another roster": "Ask again when they have started with the newest kit.",
+    "about the reference": "Ask again when they have started with the newest kit.",
+    "most-counts": "Ask again when they have raised most-counts in their policies.",
+    "(releases)": "Plan again with more releases (--releases).",
+    "newer plan": "Ask with the newest plan.",
+    "not set up": "Ask again when the sites have mended what their own logs say.",
+}
 REFUSES = "refuses; its own log says why"
 DIGITS, MOST_NAMES = 12, 20  # of a key that are shown, and how many clients a line names
 _RELEASE, _FAILURE = "release: ", "no release: "
@@ -93,6 +115,20 @@ def reason_in_public(words: str) -> str:
     return next((told for part, told in REASONS if part in words), REFUSES)
 
 
+def cure_in_public(reasons: Collection[str]) -> str:
+    """What is to be done about refusals in the open, if they are all for one listed reason.
+
+    >>> cure_in_public(["it answers from 08:00 to 18:00 (UTC) only; ask again then"] * 2)
+    'Ask again at these hours.'
+    >>> cure_in_public(["it answers from 08:00", "a person at this site said no"])
+    ''
+    """
+    if len(set(map(reason_in_public, reasons))) != 1:
+        return ""
+    (first, *_) = reasons
+    return next((cure for part, cure in CURES.items() if part in first), "")
+
+
 def not_counted_line(keys: Iterable[str], why: Mapping[str, str] | None = None) -> str:
     """Who of a roster is not in the sums, all of them: absent, refused and lost.
 
@@ -131,6 +167,12 @@ def named(line: str, names: Mapping[str, str]) -> str:
     words, *marked = re.split(f"({LOST}|{ABSENT}|{NOT_COUNTED}|{FIRST})", line, maxsplit=1)
     key = f"[0-9a-f]{{{DIGITS}}}"
     return words + "".join(re.sub(key, lambda k: names.get(k[0], k[0]), text) for text in marked)
+
+
+def roster_lines(path: Path) -> dict[str, str]:
+    """The name behind each key in the file of a roster; empty where there is none."""
+    lines = (line.split("#")[0].split() for line in path.read_text("utf-8-sig").split("\n"))
+    return {key: printable(" ".join(name)) for key, *name in filter(None, lines)}
 
 
 def waiting_line(found: int, needed: int, seconds: float) -> str:

@@ -24,8 +24,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from fedprikl.deployment.policy import policy_text
-from fedprikl.deployment.settings import Home, is_joined
+from fedprikl.deployment.policy import policy_text, usual_policy
+from fedprikl.deployment.settings import Home, is_joined, now
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.documents import (
     Format,
@@ -37,8 +37,9 @@ from fedprikl.documents import (
     readable,
     to_plain,
 )
-from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol.client import check_corruption, check_parts, check_plan
 from fedprikl.protocol.keys import verify_signature
 from fedprikl.reference import Reference
 from fedprikl.store import replace_file
@@ -212,8 +213,7 @@ def found(folder: Path, *, name: str, relay: str, reference: Path) -> Federation
     made.home.folder.mkdir(mode=0o700, exist_ok=True)
     SigningKey.load_or_create(folder / "organiser.pem")
     SigningKey.load_or_create(made.home.signing_key)
-    if not made.home.sealing_key.exists():
-        SealingKey.generate().save(made.home.sealing_key)
+    SealingKey.load_or_create(made.home.sealing_key)
     replace_file(made.home.reference, read_file(reference, "reference"), mode=0o644)
     made.save()
     return made
@@ -319,10 +319,13 @@ def remove(federation: Federation, names: Sequence[str]) -> Federation:
     return federation.with_sites([replace(federation.site(n), state=REMOVED) for n in names])
 
 
-def make_kit(federation: Federation, path: Path) -> str:
-    """The text of the kit for a plan, which has to fit the federation."""
+def make_kit(federation: Federation, path: Path, reference: Path | None = None) -> str:
+    """The text of the kit for a plan, which has to fit the federation.
+
+    `reference`: one that the federation does not have yet.
+    """
     signed, home = SignedPlan.load(path), federation.home
-    files = home.reference_files()
+    files = [*home.reference_files(), *([] if reference is None else [reference])]
     found = [p for p in files if Reference.load(p).fingerprint == signed.plan.reference]
     if not found:
         words = home.wrong_reference(signed.plan.reference, federation.name)
@@ -350,6 +353,24 @@ def make_kit(federation: Federation, path: Path) -> str:
         plan=path.read_text("utf-8"),
     )
     return _signed("kit", kit, federation.organiser)
+
+
+def usual_refusal(signed: SignedPlan, reference: Reference) -> str:
+    """Why a site whose policy is as `join` made it would refuse a plan; empty if it would not."""
+    policy, plan = usual_policy(signed.signer), signed.plan
+    try:
+        check_plan(signed, policy.limits, reference, at=now())
+        check_parts(plan, policy.limits)
+        check_corruption(plan, policy.limits)
+    except PolicyRefusal as refusal:
+        return refusal.reason
+    most = policy.limits.most_counts
+    if plan.when.kind == "once" and plan.budget.releases > most:
+        return (
+            f"it is for {plan.budget.releases} releases about the same records, and their policy "
+            f"allows {most} (most-counts)"
+        )
+    return ""
 
 
 def add_reference(home: Home, path: Path) -> None:
@@ -394,7 +415,9 @@ def load_membership(folder: Path) -> Membership:
     path = folder / "member.json"
     if not is_joined(folder):
         raise InvalidInputError(
-            f"{folder} is no folder of a site that joined. Begin with `fedprikl federation join`."
+            f"{folder} is no folder of a site that joined. If the site has joined, call this in "
+            "the folder in which it did, or give --folder. If not, begin with `fedprikl federation "
+            "join`."
         )
     return read_exactly(Membership, parse_document(path.read_bytes(), "membership"), "membership")
 
@@ -445,11 +468,11 @@ def _opened(path: Path, kind: str, wanted: type[Body]) -> tuple[Body, str]:
         raise InvalidInputError(f"{path}: {error} {UNCHANGED} Have it sent again.") from None
     if content.get("format") != f"fedprikl {kind}":
         raise InvalidInputError(f"{path} is no {kind} of a federation. {UNCHANGED}")
-    body, signer, signature = (content.get(name) for name in ("body", "signer", "signature"))
-    proper = isinstance(body, dict) and isinstance(signer, str) and isinstance(signature, str)
-    if not proper or not verify_signature(str(signer), str(signature), _message(kind, body)):
-        raise InvalidInputError(
-            f"{path} was altered on the way: its signature does not fit. {UNCHANGED} Have it sent "
-            "again."
-        )
-    return read_exactly(wanted, dict(body or {}), kind), str(signer)
+    match content:
+        case {"body": dict(body), "signer": str(signer), "signature": str(signature)}:
+            if verify_signature(signer, signature, _message(kind, body)):
+                return read_exactly(wanted, body, kind), signer
+    raise InvalidInputError(
+        f"{path} was altered on the way: its signature does not fit. {UNCHANGED} Have it sent "
+        "again."
+    )

@@ -13,21 +13,14 @@ from typing import Any
 from fedprikl.checks import Ints
 from fedprikl.deployment.delivery import deliver
 from fedprikl.deployment.settings import Home, home_folder, now
-from fedprikl.documents import (
-    Format,
-    canonical,
-    parse_document,
-    read_exactly,
-    read_file,
-    to_plain,
-)
+from fedprikl.documents import Format, canonical, parse_document, read_exactly, read_file, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
-from fedprikl.monitoring.counted_records import records_of_period
+from fedprikl.monitoring.counted_records import records_asked
 from fedprikl.protocol import Plan, Policy, Servers, SignedPlan, SigningKey, draw_of
 from fedprikl.protocol.client import check_over, check_parts, check_plan, check_records
 from fedprikl.protocol.report import make_reports, message_bytes, read_header
 from fedprikl.protocol.report_vector import report_entries, report_points, report_vector
-from fedprikl.records import CsvFormat, FileRecords, FrameRecords, check_once, open_records
+from fedprikl.records import CsvFormat, open_records
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum.line_shares import SERVERS
 from fedprikl.store import replace_file, sync_folder
@@ -126,21 +119,14 @@ class ReportJob:
     def count(self, data: Any, csv_format: CsvFormat | None = None) -> Ints:
         """SECRET: the vector, of a file, a folder, a data frame or an array."""
         draw = draw_of(self.plan)
-        records = self._records(data, csv_format, drawn=draw is not None)
+        drawn = draw is not None
+        if isinstance(data, str | Path):
+            records = records_asked(self.plan, self.period, Path(data), csv_format, drawn=drawn)
+        else:
+            records = open_records(data, format=csv_format, drawn=drawn)
         counted = records.count(self.reference, draw)
         check_records(self.plan, counted.counts, counted.views)
         return report_vector(self.plan, self.reference, counted, self.points)
-
-    def _records(
-        self, data: Any, csv_format: CsvFormat | None, *, drawn: bool
-    ) -> FileRecords | FrameRecords:
-        when = self.plan.when
-        if isinstance(data, str | Path):
-            path = Path(data)
-            check_once([path], by_name=when.kind == "series" and not when.time_column)
-            if when.kind == "series":
-                return records_of_period(when, self.period, path, csv_format, drawn=drawn)
-        return open_records(data, format=csv_format, drawn=drawn)
 
     def kept(self) -> KeptReport | None:
         """The report that was made before; None if there is none."""
@@ -208,8 +194,14 @@ def prepare(
     at: str | None = None,
 ) -> ReportJob:
     """What the plan asks of this client; refused where its policy says so. Looks at no record."""
-    signed, found = _load(plan, reference)
-    plan, policy, at = signed.plan, policy or Policy(), at or now()
+    if isinstance(plan, str | Path):
+        reference = Path(plan).parent / "ref.json" if reference is None else reference
+        plan = SignedPlan.load(plan)
+    if reference is None:
+        raise InvalidInputError("Give the reference of the plan: reference=...")
+    signed = plan if isinstance(plan, SignedPlan) else SignedPlan(plan)
+    found, plan = Reference.of(reference), signed.plan
+    policy, at = policy or Policy(), at or now()
     servers = plan.servers
     if servers is None or not (servers.sealing and servers.addresses):
         raise InvalidInputError(
@@ -232,18 +224,6 @@ def prepare(
         points=report_points(plan, found, number),
         home=Home(home_folder() if home is None else Path(home)),
     )
-
-
-def _load(
-    plan: SignedPlan | Plan | str | Path, reference: Reference | str | Path | None
-) -> tuple[SignedPlan, Reference]:
-    if isinstance(plan, str | Path):
-        reference = Path(plan).parent / "ref.json" if reference is None else reference
-        plan = SignedPlan.load(plan)
-    if reference is None:
-        raise InvalidInputError("Give the reference of the plan: reference=...")
-    found = reference if isinstance(reference, Reference) else Reference.load(reference)
-    return plan if isinstance(plan, SignedPlan) else SignedPlan(plan), found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,34 +291,11 @@ def report(
 
     """
     job = prepare(plan, reference=reference, period=period, policy=policy, home=home)
-    kept = job.kept()
-    repeated = kept is not None
-    if kept is None:
-        kept = job.make(job.count(data, csv_format))
-    _send(job, kept, roots=roots, attempts=attempts, note=note)
-    return Reported(
-        plan=kept.plan,
-        period=kept.period,
-        report_id=kept.report_id.hex(),
-        sizes=job.sizes,
-        repeated=repeated,
-    )
-
-
-def _send(
-    job: ReportJob,
-    kept: KeptReport,
-    *,
-    roots: str | Path | None,
-    attempts: int,
-    note: Callable[[str], None],
-) -> None:
-    """Sends what is not taken yet, and keeps what is. A lost note costs a message, no more."""
-    if kept.is_done:
-        return
-    addresses = job.servers.addresses
+    found, addresses = job.kept(), job.servers.addresses
+    kept = job.make(job.count(data, csv_format)) if found is None else found
 
     def keep(address: str) -> None:
+        """A lost note costs a message, no more."""
         nonlocal kept
         kept = kept.with_taken(addresses.index(address) + 1)
         try:
@@ -346,6 +303,14 @@ def _send(
         except OSError as error:
             raise DeploymentError(f"Cannot write {job.path}: {error.strerror}.") from None
 
-    left = zip(addresses, kept.messages, kept.taken, strict=True)
-    messages = {address: message for address, message, done in left if not done}
-    deliver(messages, roots=roots, attempts=attempts, taken=keep, note=note)
+    if not kept.is_done:
+        left = zip(addresses, kept.messages, kept.taken, strict=True)
+        messages = {address: message for address, message, done in left if not done}
+        deliver(messages, roots=roots, attempts=attempts, taken=keep, note=note)
+    return Reported(
+        plan=kept.plan,
+        period=kept.period,
+        report_id=kept.report_id.hex(),
+        sizes=job.sizes,
+        repeated=found is not None,
+    )

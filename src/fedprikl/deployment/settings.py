@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from fedprikl.checks import check_names
 from fedprikl.deployment.policy import SitePolicy, load_policy
 from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.privacy import Ledger
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
 from fedprikl.records import CsvFormat, Place, data_files, place_of
 from fedprikl.reference import Reference
@@ -73,6 +75,14 @@ class Home:
                 return found
         return None
 
+    def wanted_reference(self, fingerprint: str, *, whose: str, advice: str) -> Reference:
+        """The reference with this fingerprint; an `InvalidInputError` if it is not there."""
+        found = self.find_reference(fingerprint)
+        if found is None:
+            words = self.wrong_reference(fingerprint, whose)
+            raise InvalidInputError(f"{words[0].upper()}{words[1:]}. {advice}")
+        return found
+
     def reference_files(self) -> list[Path]:
         """Where references are."""
         found = [self.reference, *sorted(self.references.glob("*.json"))]
@@ -83,22 +93,23 @@ class Home:
         known = [Reference.load(path).fingerprint[:16] for path in self.reference_files()]
         return (
             f"the plan is about the reference {fingerprint[:16]}, and {whose} has "
-            f"{', '.join(known) or 'none'}"
+            f"{', '.join(dict.fromkeys(known)) or 'none'}"
         )
 
     def find_plan(self, name: str) -> Path:
         """The file of a plan, by its fingerprint or by the name of a file in the folder."""
         if not re.fullmatch("[0-9a-f]{64}", name):
             return self.folder / name
-        known = []
-        for path in (self.plans / f"{name}.json", *self._plan_files()):
-            found = _fingerprint(path) if path.exists() else ""
-            if found == name:
+        known = {path: signed.plan.fingerprint for path, signed in self.known_plans().items()}
+        for path in (self.plans / f"{name}.json", *known):  # a copy elsewhere may be unsigned
+            if known.get(path) == name:
                 return path
-            known += [f"{found[:16]} ({path.name})"] if found else []
+        words = ", ".join(
+            f"{fingerprint[:16]} ({path.name})" for path, fingerprint in known.items()
+        )
         raise InvalidInputError(
-            f"The aggregator does not have the plan {name[:16]}; it has "
-            f"{', '.join(known) or 'none'}. Put your plan into {self.plans.name}/ of its folder."
+            f"The aggregator does not have the plan {name[:16]}; it has {words or 'none'}. Put "
+            f"your plan into {self.plans.name}/ of its folder."
         )
 
     def newest_serial(self, lineage: tuple[str, str]) -> int:
@@ -107,24 +118,21 @@ class Home:
         mine = (each for each in plans if each.lineage == lineage and each.is_signed_by(lineage[0]))
         return max((each.plan.validity.serial for each in mine), default=0)
 
-    def _plan_files(self) -> list[Path]:
-        """Where plans may be."""
-        others = {self.reference, self.cohorts}
-        found = [*self.folder.glob("*.json"), *self.plans.glob("*.json")]
-        return sorted(path for path in found if path not in others)
-
     def known_plans(self) -> dict[Path, SignedPlan]:
-        """All plans of the folder."""
-        files = (path for path in self._plan_files() if _fingerprint(path))
-        return {path: SignedPlan.load(path) for path in files}
+        """All plans of the folder; files that hold none that can be read are passed over."""
+        files = {*self.folder.glob("*.json"), *self.plans.glob("*.json")}
+        found = {}
+        for path in sorted(files - {self.reference, self.cohorts}):
+            with suppress(InvalidInputError):
+                found[path] = SignedPlan.load(path)
+        return found
 
-
-def _fingerprint(path: Path) -> str:
-    """Of a plan; empty if the file holds none that can be read."""
-    try:
-        return SignedPlan.load(path).plan.fingerprint
-    except InvalidInputError:
-        return ""
+    def has_budget(self, population: str) -> bool:
+        """Whether there is a ledger with a budget of this population."""
+        if not self.ledger.exists():
+            return False
+        with Ledger.open(self.ledger, create=False) as ledger:
+            return population in ledger.populations()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +247,18 @@ class NodeSettings:
         )
         policy = SitePolicy(organisers={"organiser": signed.signer}, limits=limits)
         return cls(data=files[number % len(files)], policy=policy, home=home)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteStart:
+    """What a site is to be started with."""
+
+    home: Home
+    data: Place
+    relay: str  # host:port
+    roots: Path | None  # certificates the relay is trusted by; None: the system's
+    node_key: Path
+    form: CsvFormat = field(default_factory=CsvFormat)  # of its CSV files
 
 
 def data_settings(place: Place, form: CsvFormat | None = None) -> dict[str, str]:

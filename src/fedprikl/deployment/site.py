@@ -26,7 +26,7 @@ from fedprikl.deployment.settings import NodeSettings, now
 from fedprikl.deployment.site_log import WAITS, SiteLog
 from fedprikl.deployment.site_memory import SiteMemory, check_newest
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
-from fedprikl.monitoring.counted_records import records_of_period
+from fedprikl.monitoring.counted_records import records_asked
 from fedprikl.privacy import Charge, Ledger
 from fedprikl.protocol import (
     Client,
@@ -48,7 +48,6 @@ from fedprikl.protocol.client import (
 )
 from fedprikl.protocol.keys import seal_answer, seal_refusal
 from fedprikl.protocol.round import introduce
-from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
 
 log = logging.getLogger(__name__)
@@ -89,11 +88,8 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
     charge = trust_of(plan).client_charge(invitation.sums.clients)
     if charge is None:
         return
-    if not settings.home.ledger.exists():
+    if not settings.home.has_budget(plan.population):
         raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
-    with Ledger.open(settings.home.ledger, create=False) as ledger:
-        if plan.population not in ledger.populations():
-            raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
     try:
         _pay(invitation, charge, settings, at=None)
     except BudgetExceededError:
@@ -280,13 +276,10 @@ def _open_session(
     from the bytes, but it sees that the site is asked nothing any more.
     """
     plan = invitation.signed.plan
-    draw, when = draw_of(plan), plan.when
-    data, form, drawn = settings.data, settings.form, draw is not None
-    check_once([data], by_name=when.kind == "series" and not when.time_column)
-    if when.kind == "once" or invitation.period is None:
-        records = open_records(data, format=form, drawn=drawn)
-    else:
-        records = records_of_period(when, invitation.period, data, form, drawn=drawn)
+    draw = draw_of(plan)
+    records = records_asked(
+        plan, invitation.period, settings.data, settings.form, drawn=draw is not None
+    )
     found = records.count(reference, draw)
     roster, identity = credentials(plan, settings)
     client = Client(

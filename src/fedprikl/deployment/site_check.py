@@ -7,34 +7,32 @@ on them.
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from fedprikl.checks import check_instant
-from fedprikl.deployment.policy import SitePolicy, load_policy
-from fedprikl.deployment.settings import Home, is_joined
+from fedprikl.deployment.policy import load_policy
+from fedprikl.deployment.settings import Home, SiteStart, is_joined
 from fedprikl.deployment.site_log import SiteLog, how_often
 from fedprikl.deployment.site_look import look_at_records
 from fedprikl.deployment.site_memory import SiteMemory, read_memory
 from fedprikl.deployment.tls import (
     CLOCKS,
     certificate_words,
+    check_node_key,
     clock_words,
     first_end,
     look_at_relay,
 )
 from fedprikl.errors import FedPriKLError, InvalidInputError, PolicyRefusal
-from fedprikl.privacy import Ledger
 from fedprikl.protocol import Roster, SignedPlan, SigningKey, trust_of
 from fedprikl.protocol.client import check_corruption, check_parts, check_plan
-from fedprikl.records import Place
 from fedprikl.records.clients import FileRecords
 from fedprikl.records.counting import CellReader
-from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import EVER, data_files
 from fedprikl.reference import Reference
+from fedprikl.reference.domain import Table
 from fedprikl.store import replace_file
 
 KIT = "It comes with the organiser's kit: `fedprikl federation start kit.json --check`."
@@ -51,20 +49,7 @@ class Finding:
     look: bool = False  # not wrong, but people should look at it; it may depend on records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedSite:
-    """What a site is to be started with."""
-
-    home: Home
-    data: Place
-    relay: str
-    roots: Path | None
-    node_key: Path
-    check_node_key: Callable[[Path], None]
-    form: CsvFormat = field(default_factory=CsvFormat)  # of its CSV files
-
-
-def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
+def check_site(site: SiteStart, *, at: str) -> list[Finding]:
     """Everything that was looked at, in order; one wrong thing hides no other."""
     checks: dict[str, Callable[[], Iterator[str]]] = {
         "policy": partial(_policy, site.home),
@@ -78,6 +63,8 @@ def check_site(site: CheckedSite, *, at: str) -> list[Finding]:
     }
     found = [each for what, check in checks.items() for each in _looked(what, check)]
     wrong = {each.what for each in found if each.wrong}
+    if not wrong & {"policy", "references"}:
+        found += _looked("policy columns", partial(_policy_columns, site.home))
     if not wrong & {"data", "references"}:
         found += _look(site)
     if "policy" not in wrong:  # else every plan would say so once more
@@ -102,6 +89,23 @@ def _policy(home: Home) -> Iterator[str]:
     yield f"{', '.join(policy.organisers)} may ask; {asked}"
 
 
+def _policy_columns(home: Home) -> Iterator[str]:
+    """Whether `columns` of the policy are ones of a reference that is here."""
+    named = load_policy(home.policy).limits.columns
+    if named is None:
+        return
+    known = set[str]()
+    for reference in _distinct(home).values():
+        encoder = reference.whole.domain.encoder
+        known |= set(encoder.names) if isinstance(encoder, Table) else {"value"}
+    if strange := sorted(named - known):
+        raise InvalidInputError(
+            f"The setting `columns` of {home.policy} names {', '.join(map(repr, strange))}, which "
+            f"no reference here has; they have {', '.join(sorted(known))}. Correct it."
+        )
+    yield f"`columns` names {', '.join(sorted(named))}"
+
+
 def _references(home: Home) -> Iterator[str]:
     files = home.reference_files()
     if not files:
@@ -117,7 +121,7 @@ def _distinct(home: Home) -> dict[str, Reference]:
     return {each.fingerprint: each for each in found}
 
 
-def _records(site: CheckedSite) -> FileRecords:
+def _records(site: SiteStart) -> FileRecords:
     by_name = any(
         signed.plan.when.kind == "series" and not signed.plan.when.time_column
         for signed in site.home.known_plans().values()
@@ -126,7 +130,7 @@ def _records(site: CheckedSite) -> FileRecords:
     return FileRecords(files, site.form)
 
 
-def _data(site: CheckedSite) -> Iterator[str]:
+def _data(site: SiteStart) -> Iterator[str]:
     records = _records(site)
     for fingerprint, reference in _distinct(site.home).items():
         records.open(CellReader(reference))
@@ -134,7 +138,7 @@ def _data(site: CheckedSite) -> Iterator[str]:
         yield f"{many} the columns of the reference {fingerprint[:16]}"
 
 
-def _look(site: CheckedSite) -> Iterator[Finding]:
+def _look(site: SiteStart) -> Iterator[Finding]:
     """What the first records show, for each reference; a look that fails says nothing."""
     with suppress(FedPriKLError, OSError):
         records, told = _records(site), set[str]()
@@ -145,8 +149,8 @@ def _look(site: CheckedSite) -> Iterator[Finding]:
                     yield Finding("data", False, words, look=True)
 
 
-def _node_key(site: CheckedSite) -> Iterator[str]:
-    site.check_node_key(site.node_key)
+def _node_key(site: SiteStart) -> Iterator[str]:
+    check_node_key(site.node_key)
     yield f"{site.node_key} can be used"
 
 
@@ -174,7 +178,7 @@ def _roster(home: Home) -> Iterator[str]:
     )
 
 
-def _relay(site: CheckedSite, *, at: str) -> Iterator[str]:
+def _relay(site: SiteStart, *, at: str) -> Iterator[str]:
     ahead, end = look_at_relay(site.relay, site.roots)
     ends = [end] if site.roots is None else [end, first_end(site.roots)]
     words = certificate_words(min(ends), at=at)
@@ -185,7 +189,7 @@ def _relay(site: CheckedSite, *, at: str) -> Iterator[str]:
     yield f"{site.relay} answers; {clock_words(ahead, site.relay) or 'the clocks agree.'} {words}"
 
 
-def _memory(site: CheckedSite) -> Iterator[str]:
+def _memory(site: SiteStart) -> Iterator[str]:
     memory = SiteMemory(site.home.memory, site.data)
     sent = SiteLog(site.home.log, memory.log_head()).read().sent
     yield f"whole; counts left {how_often(len(sent))} so far"
@@ -205,7 +209,7 @@ def _disk(home: Home) -> Iterator[str]:
     yield f"{left / 1e9:.1f} GB left in {home.folder}"
 
 
-def _known(site: CheckedSite) -> tuple[dict[str, SignedPlan], set[str]]:
+def _known(site: SiteStart) -> tuple[dict[str, SignedPlan], set[str]]:
     """The plans that were brought here or asked before, by fingerprint; those not counted yet."""
     found = {each.plan.fingerprint: each for each in site.home.known_plans().values()}
     log = SiteLog(site.home.log)
@@ -217,7 +221,7 @@ def _known(site: CheckedSite) -> tuple[dict[str, SignedPlan], set[str]]:
     return found, waiting
 
 
-def _newest(site: CheckedSite, known: dict[str, SignedPlan]) -> dict[tuple[str, str], int]:
+def _newest(site: SiteStart, known: dict[str, SignedPlan]) -> dict[tuple[str, str], int]:
     """The newest serial number of each organiser and population, as the site goes by it."""
     memory = site.home.memory
     found = dict(read_memory(memory).serials) if memory.exists() else {}
@@ -225,7 +229,7 @@ def _newest(site: CheckedSite, known: dict[str, SignedPlan]) -> dict[tuple[str, 
     return {each: max(site.home.newest_serial(each), found.get(each, 0)) for each in lineages}
 
 
-def _plans(site: CheckedSite, *, at: str) -> Iterator[Finding]:
+def _plans(site: SiteStart, *, at: str) -> Iterator[Finding]:
     try:
         known, waiting = _known(site)
         newest = _newest(site, known)
@@ -235,20 +239,18 @@ def _plans(site: CheckedSite, *, at: str) -> Iterator[Finding]:
     if not known:
         yield Finding("plans", False, "none is known here yet")
     for fingerprint, signed in known.items():
-        serial = newest[signed.lineage]
+        what, serial = f"plan {fingerprint[:16]}", newest[signed.lineage]
+        until = signed.plan.validity.valid_until
         if signed.plan.validity.serial < serial:
             words = f"replaced by a plan with the serial {serial}: it is not answered any more"
-            yield Finding(f"plan {fingerprint[:16]}", False, words)
-            continue
-        until = signed.plan.validity.valid_until
-        if fingerprint not in waiting and until and check_instant(until) < check_instant(at):
-            words = "it has expired: it is not answered any more"
-            yield Finding(f"plan {fingerprint[:16]}", False, words)
-            continue
-        yield from _looked(f"plan {fingerprint[:16]}", partial(_plan, site, signed, at=at))
+            yield Finding(what, False, words)
+        elif fingerprint not in waiting and until and check_instant(until) < check_instant(at):
+            yield Finding(what, False, "it has expired: it is not answered any more")
+        else:
+            yield from _looked(what, partial(_plan, site, signed, at=at))
 
 
-def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
+def _plan(site: SiteStart, signed: SignedPlan, *, at: str) -> Iterator[str]:
     """Whether the site would answer a plan; its policy speaks first."""
     home, plan, policy = site.home, signed.plan, load_policy(site.home.policy)
     reference = home.find_reference(plan.reference)
@@ -265,7 +267,10 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
         )
     if policy.limits.require_roster and not plan.roster:
         raise PolicyRefusal("the plan names no roster, and this client insists on one")
-    _check_budget(home, signed)
+    if trust_of(plan).shares_noise and not home.has_budget(plan.population):
+        raise PolicyRefusal(
+            "without a trusted aggregator it needs a budget of its own: `fedprikl ledger`"
+        )
     counted, under = SiteMemory(home.memory, site.data).counted(signed)
     if under >= plan.budget.releases:
         words = _counted(under, plan.budget.releases, "releases")
@@ -277,25 +282,9 @@ def _plan(site: CheckedSite, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if plan.when.kind == "once":
         log = SiteLog(home.log, SiteMemory(home.memory, site.data).log_head())
         log.check_year(plan, policy, at=at)
-    yield f"would be answered{_waits(policy)}"
+    waits = "" if policy.approve == "always" else f" after a yes ({policy.approve})"
+    yield f"would be answered{waits}"
 
 
 def _counted(times: int, most: int, by: str) -> str:
     return f"its records were counted {times} of {most} times ({by})"
-
-
-def _check_budget(home: Home, signed: SignedPlan) -> None:
-    if not trust_of(signed.plan).shares_noise:
-        return
-    populations: frozenset[str] = frozenset()
-    if home.ledger.exists():
-        with Ledger.open(home.ledger, create=False) as ledger:
-            populations = frozenset(ledger.populations())
-    if signed.plan.population not in populations:
-        raise PolicyRefusal(
-            "without a trusted aggregator it needs a budget of its own: `fedprikl ledger`"
-        )
-
-
-def _waits(policy: SitePolicy) -> str:
-    return "" if policy.approve == "always" else f" after a yes ({policy.approve})"

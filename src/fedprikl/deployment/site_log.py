@@ -293,7 +293,7 @@ def _check_limit(total: float, policy: SitePolicy) -> None:
     if limit is not None and total > limit * (1 + ROUNDING):
         raise PolicyRefusal(
             f"with this round the releases of a year would cost a record epsilon {total:.4g} "
-            f"(delta {policy.delta_per_year:g}), and it allows {limit:g}"
+            f"(delta {policy.delta_per_year:g}), and it allows {limit:g} (largest-epsilon-per-year)"
         )
 
 

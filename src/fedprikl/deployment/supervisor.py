@@ -105,14 +105,15 @@ class Supervisor:
 
     @property
     def health(self) -> dict[str, object]:
-        """What a health endpoint tells: no more than which processes run."""
+        """What a health endpoint tells: which processes run, and the first sentence of trouble."""
+        found = self._trouble().partition(". ")[0]
         return {
             "well": self._is_well,
             "processes": {
                 child.name: {"well": child.is_well, "restarts": child.restarts}
                 for child in self.children
             },
-        }
+        } | ({"trouble": found} if found else {})
 
     @property
     def _is_well(self) -> bool:
@@ -202,7 +203,7 @@ def _ending(code: int) -> str:
 def serve_health(port: int, health: Callable[[], Mapping[str, object]]) -> Iterator[int]:
     """Answers on a port of this machine while the block lasts; the port. 0: any that is free.
 
-    It is for everybody on this machine, so `health` tells no more than that processes run.
+    It is for everybody on this machine, so `health` tells no more than what is public.
     """
 
     class Handler(BaseHTTPRequestHandler):

@@ -13,13 +13,16 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_ssh_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -31,6 +34,7 @@ CLOCKS = 300  # seconds that a clock may be ahead of the relay's or the aggregat
 NOTICED = 3.0  # seconds that clocks may differ before it is worth a word
 SECONDS = 10.0  # to wait for a relay
 WARNED = 21.0  # days before a certificate's end that it is worth a word
+MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 LONGEST_HEAD = 65536  # bytes of an answer
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -79,7 +83,7 @@ def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1
 def _certificate(
     subject: str, public: ec.EllipticCurvePublicKey, *, until: datetime, signs: bool
 ) -> x509.CertificateBuilder:
-    """What the authority's certificate and those that it signs have in common."""
+    """One of the authority, or of a host that it signs."""
     usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -92,20 +96,29 @@ def _certificate(
         decipher_only=False,
     )
     return (
-        x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name("fedprikl CA"))
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) - timedelta(days=30))
-        .not_valid_after(until)
+        unsigned_certificate(subject, "fedprikl CA", public, until=until)
         .add_extension(x509.BasicConstraints(signs, 0 if signs else None), critical=True)
         .add_extension(usage, critical=True)
     )
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def unsigned_certificate(
+    subject: str, issuer: str, public: CertificatePublicKeyTypes, *, until: datetime
+) -> x509.CertificateBuilder:
+    """What all certificates have in common; a clock may be behind by a month."""
+
+    def name(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name(subject))
+        .issuer_name(name(issuer))
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=30))
+        .not_valid_after(until)
+    )
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -126,6 +139,28 @@ def write_node_key(path: Path) -> None:
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     path.with_name(path.name + ".pub").write_bytes(public + b"\n")
+
+
+def check_file(path: Path | None, what: str, advice: str, *, folder: bool = False) -> None:
+    """Says early that a file is missing; Flower would start again and again."""
+    if path is not None and not path.exists():
+        raise InvalidInputError(f"There is no {what} {path}. {advice}")
+    if path is not None and path.is_dir() and not folder:
+        raise InvalidInputError(f"{path} is a folder, no {what}. {advice}")
+
+
+def check_node_key(path: Path) -> None:
+    """Says early what Flower would say again and again."""
+    check_file(path, "node key", f"Make it: `{MAKE_NODE_KEY}`.")
+    try:
+        found = load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm):  # TypeError: it has a password
+        found = None
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise InvalidInputError(
+            f"{path} is no elliptic-curve private key without a password, as ssh-keygen makes it. "
+            f"Flower needs one: `{MAKE_NODE_KEY}`."
+        )
 
 
 def refused_words(reason: str, relay: str) -> str:

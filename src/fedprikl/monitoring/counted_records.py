@@ -13,7 +13,17 @@ from zoneinfo import ZoneInfo
 from fedprikl.documents import digest, read_fields, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
-from fedprikl.records import CsvFormat, Days, FileRecords, Place, TimeSlice, data_files
+from fedprikl.records import (
+    CsvFormat,
+    Days,
+    FileRecords,
+    Place,
+    TimeSlice,
+    check_once,
+    data_files,
+    open_records,
+)
+from fedprikl.records.clients import Records
 from fedprikl.store import Entry, Store, StoreKind
 
 REGISTRY = StoreKind(
@@ -166,6 +176,17 @@ def _claims(store: Store) -> list[Claim]:
 
     store.replay(store.entries(), apply)
     return list(found.values())
+
+
+def records_asked(
+    plan: Plan, period: int | None, place: Place, form: CsvFormat | None, *, drawn: bool
+) -> Records:
+    """What of a client's file, folder or table a round counts; a file is counted once."""
+    when = plan.when
+    check_once([place], by_name=when.kind == "series" and not when.time_column)
+    if when.kind == "once" or period is None:
+        return open_records(place, format=form, drawn=drawn)
+    return records_of_period(when, period, place, form, drawn=drawn)
 
 
 def records_of_period(

@@ -26,6 +26,7 @@ class SumCost:
     received_bytes: int
 
 
+UNLIKE = 10  # times as many records: another kind of client, maybe
 MOST_POINTS = Policy().most_points  # what clients accept by default
 REPORT_BYTES = 2 * ENTRY_BYTES  # of a number in a report to three servers: one has a seed
 
@@ -40,6 +41,7 @@ class Known:
     records: int
     payload: int
     cohort: int | None  # clients of one secure sum; None: what is best
+    held: int = 0  # records of all clients, of which some may be drawn; 0: all are counted
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
@@ -50,13 +52,22 @@ class Known:
         if not given and not one_each(self.records, self.clients):
             found.append(
                 f"The clients {'contribute' if unit.kind == 'client' else 'hold'} "
-                f"{self.records / self.clients:.3g} records each on average, and nothing says how "
-                "correlated one client's are. The false-alarm rate of the verdict holds for "
-                "unrelated records only. Build the reference with client ids (--client-column, or "
-                "clients=...), or give a design effect (--design-effect)."
+                f"{_many(self.records / self.clients)} records each on average, and nothing says "
+                "how correlated one client's are. The false-alarm rate of the verdict holds for "
+                "unrelated records only. Build the reference with the ids of clients like these "
+                "(--client-column, or client=...; in a federation: of sites)."
             )
+        effect = plan.verdict.design_effect
+        if not known and effect is not None and effect > 1:
+            found.append(
+                "A design effect of your own (--design-effect) is a rough correction: where "
+                "clients hold different kinds of records, the false-alarm rate is not kept. Ids "
+                "of clients like these in the reference do that."
+            )
+        if known and effect is None:
+            found += self._other_clients()
         counted = max((each.clients for each in kinds if each is not None), default=0)
-        if known and plan.verdict.design_effect is None and counted < 2 * self.clients:
+        if known and effect is None and counted < 2 * self.clients:
             found.append(
                 f"The reference names {counted:,} clients, fewer than twice the {self.clients:,} "
                 "that are counted. How much clients differ is known from few of them, so "
@@ -76,6 +87,23 @@ class Known:
                 "records of each of its clients too."
             )
         return tuple(found)
+
+    def _other_clients(self) -> list[str]:
+        """That clients of the reference seem to be of another kind, by their numbers of records."""
+        views = (self.reference.whole, *self.reference.views)
+        there = max(
+            view.counted / view.correlation.clients
+            for view in views
+            if view.correlation is not None
+        )
+        here = (self.held or self.records) / self.clients
+        if there == 0 or 1 / UNLIKE <= here / there <= UNLIKE:  # 0: Pi is exact
+            return []
+        return [
+            f"A client of the reference holds {_many(there)} records, one of this plan "
+            f"{_many(here)}. Are they the same kind of client? In a federation a client is a site, "
+            "not a patient. If not, build the reference without --client-column."
+        ]
 
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
@@ -138,3 +166,8 @@ class Known:
     def largest_cohort(self, plan: Plan) -> int:
         """Clients of the largest secure sum."""
         return max(cohort_sizes(plan, math.ceil(self.clients / plan.sums.batches)))
+
+
+def _many(records: float) -> str:
+    """Records per client, for people: never like 1e+03."""
+    return f"{records:,.0f}" if records >= 10 else f"{records:.2g}"

@@ -123,16 +123,16 @@ def plan_round(
     (default: what each divergence recommends). `most_records` is the largest number of records one
     client may hold (default: 16 times the average); a client with more stays away. `design_effect`
     says how correlated the records of one client are (default: from the reference's size and, with
-    client ids, its correlation). `tolerate` is a total variation up to which a drift does not
-    matter, for all views, or by the name of a column ("": of all others). `aggregator` is the key
-    that answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients
-    who may take part. With a `series`, `records` and `clients` are those of one release, the budget
-    is that of one record over all releases, `false_alarm` is per year, and every cell is asked.
-    `unit` says whom the budget protects: one "record", or one "client" with all it holds; then each
-    client contributes `per_client` records (default: what is predicted best, and no more than the
-    `typical_records` that most clients hold). One that holds fewer fills up with records of the
-    reference; one without any does so or stays away, as `empty` says. Cost: some seconds, whatever
-    the domain.
+    client ids, its correlation). It is a rough correction, and does not replace ids. `tolerate` is
+    a total variation up to which a drift does not matter, for all views, or by the name of a column
+    ("": of all others). `aggregator` is the key that answers are sealed to, where a relay carries
+    them, `roster` the fingerprint of the clients who may take part. With a `series`, `records` and
+    `clients` are those of one release, the budget is that of one record over all releases,
+    `false_alarm` is per year, and every cell is asked. `unit` says whom the budget protects: one
+    "record", or one "client" with all it holds; then each client contributes `per_client` records
+    (default: what is predicted best, and no more than the `typical_records` that most clients
+    hold). One that holds fewer fills up with records of the reference; one without any does so or
+    stays away, as `empty` says. Cost: some seconds, whatever the domain.
 
     Examples
     --------
@@ -208,7 +208,8 @@ def plan_round(
     )
     draft.check_tolerance()
     usual = PAYLOAD if trust != "servers" else MOST_POINTS * REPORT_BYTES
-    known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or usual, cohort)
+    spectrum = Spectrum.of(pi.probabilities)
+    known = Known(pi, spectrum, clients, records, payload or usual, cohort, held=records)
     if unit == "record":
         if (per_client, typical_records, empty) != (None, None, "reference"):
             raise InvalidInputError(

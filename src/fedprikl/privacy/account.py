@@ -360,8 +360,9 @@ class Accounts:
         if population not in self.budgets:
             known = ", ".join(repr(name) for name in sorted(self.budgets)) or "none"
             raise InvalidInputError(
-                f"Population {population!r} has no budget. Set one first "
-                f"(`fedprikl ledger --population NAME --set-epsilon 1`). Known: {known}."
+                f"Population {population!r} has no budget. Set one first, in this ledger "
+                "(`fedprikl ledger --ledger FILE --population NAME --set-epsilon 1`). Known: "
+                f"{known}."
             )
         rounds = (each for each in self.rounds.values() if each.population == population)
         return replace(self.budgets[population], rounds=tuple(rounds))

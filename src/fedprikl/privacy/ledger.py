@@ -35,6 +35,7 @@ from fedprikl.store import TIMEOUT, Entry, Head, Store, locked, sync_folder
 # convolved by FFT differ by up to 2e-10 between processors (delta 1e-6). It is always the total
 # that is compared, so this is never granted twice. Convolved totals are rounded up by more.
 ROUNDING = 1e-9
+NOTHING = 1e-4  # of a budget
 STAYS = "the round was charged before and stays charged"
 
 
@@ -182,7 +183,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         account.check_protects(unit)
         needed = _total_with(account, mechanism, times)
         if not _fits(account, needed):
-            raise _exceeded(account, mechanism, needed)
+            raise _exceeded(account, mechanism, needed, self._store.path)
 
     def reserve(
         self,
@@ -241,7 +242,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             if made is None:
                 self._ended(round_id)
         if made is None:
-            raise _exceeded(account, mechanism, needed)
+            raise _exceeded(account, mechanism, needed, self._store.path)
         self._seen = made.head
         return made
 
@@ -419,15 +420,31 @@ def _fits(account: Account, needed: float) -> bool:
 def left_words(account: Account) -> str:
     """What is left, for people: a ten-thousandth of the budget is nothing."""
     left = account.left
-    return f"{left:.4g}" if left > 1e-4 * account.epsilon else "0"
+    return f"{left:.4g}" if left > NOTHING * account.epsilon else "0"
 
 
 def worthwhile(fits: Mapping[str, float], account: Account) -> dict[str, float]:
-    """Of what would still fit, what is worth a word: a thousandth of the budget or more."""
-    return {kind: epsilon for kind, epsilon in fits.items() if epsilon > 1e-3 * account.epsilon}
+    """Of what would still fit, what is worth a word: a thousandth of the budget or more.
+
+    Where nothing is left, a hundredth: no more would be told beside that.
+    """
+    least = (1e-3 if account.left > NOTHING * account.epsilon else 1e-2) * account.epsilon
+    return {kind: epsilon for kind, epsilon in fits.items() if epsilon > least}
 
 
-def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExceededError:
+def budget_command(path: Path, population: str, epsilon: float | str) -> str:
+    """The command that sets a budget in this very ledger.
+
+    >>> budget_command(Path("aggregator/ledger.db"), "my sites", 3)
+    "fedprikl ledger --ledger aggregator/ledger.db --population 'my sites' --set-epsilon 3"
+    """
+    file, name = shlex.quote(str(path)), shlex.quote(population)
+    return f"fedprikl ledger --ledger {file} --population {name} --set-epsilon {epsilon}"
+
+
+def _exceeded(
+    account: Account, mechanism: Charge, needed: float, path: Path
+) -> BudgetExceededError:
     """Computed after the lock was let go: the search takes a second."""
     spent, fits = account.spent, account.fits()
     room = " or ".join(
@@ -436,11 +453,10 @@ def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExcee
     )
     raised = ""
     if math.isfinite(needed):
-        name = shlex.quote(account.population)
         enough = f"{math.ceil(needed * 1e4 * (1 - ROUNDING)) / 1e4:.10g}"
         raised = (
-            " If these people may lose more, raise their budget: `fedprikl ledger --population "
-            f"{name} --set-epsilon {enough}`."
+            " If these people may lose more, raise their budget: "
+            f"`{budget_command(path, account.population, enough)}`."
         )
     return BudgetExceededError.of(
         f"The budget of population {account.population!r} is epsilon {account.epsilon:g} at delta "

@@ -30,6 +30,7 @@ from fedprikl.protocol.round import Invitation, Outcome, Reply, Round, Step, Tra
 from fedprikl.protocol.sums import OpenedSum, trust_of
 from fedprikl.secure_sum import SumAggregator
 
+LATER = "Start another round when more clients can take part."
 ENDED = "This round has ended: it has released, or its budget was given back. Start a new one."
 
 
@@ -245,9 +246,7 @@ class Aggregator:
                 )
             self._spent = True  # what would be opened now, nobody would pay for
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
-        return (
-            ", and the budget is not charged. Start another round when more clients can take part."
-        )
+        return f", and the budget is not charged. {LATER}"
 
 
 @dataclass(frozen=True, slots=True)

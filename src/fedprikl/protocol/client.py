@@ -16,7 +16,7 @@ from fedprikl.documents import bytes_of_text, canonical, parse_document, text_of
 from fedprikl.errors import InvalidInputError, MissingExtraError, PolicyRefusal, WrongStepError
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource, Unit
 from fedprikl.protocol.keys import Roster, SigningKey
-from fedprikl.protocol.plan import Plan, SignedPlan, Trust
+from fedprikl.protocol.plan import Budget, Plan, SignedPlan, Trust
 from fedprikl.protocol.question import AskedView
 from fedprikl.protocol.report import make_reports
 from fedprikl.protocol.round import INDEX, Invitation, Step, plan_cohort, sum_nonce
@@ -119,12 +119,23 @@ def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: 
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
     check_protected(plan, policy)
-    if not (budget.epsilon <= policy.largest_epsilon and budget.delta <= policy.largest_delta):
-        raise PolicyRefusal(
-            f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
-            f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
-        )
+    if beyond := beyond_limits(budget, policy.largest_epsilon, policy.largest_delta):
+        raise PolicyRefusal(beyond)
     _check_views(plan, policy, reference)
+
+
+def beyond_limits(budget: Budget, epsilon: float, delta: float) -> str:
+    """Which of epsilon and delta of a release exceed these limits; empty if neither does.
+
+    >>> beyond_limits(Budget(epsilon=1.5, delta=1e-6), 1.0, 1e-5)
+    'epsilon 1.5 exceeds the limit 1 (largest-epsilon)'
+    """
+    asked = {"epsilon": (budget.epsilon, epsilon), "delta": (budget.delta, delta)}
+    return " and ".join(
+        f"{name} {spent:g} exceeds the limit {limit:g} (largest-{name})"
+        for name, (spent, limit) in asked.items()
+        if not spent <= limit
+    )
 
 
 def check_corruption(plan: Plan, policy: Policy) -> None:
@@ -165,7 +176,7 @@ def _check_views(plan: Plan, policy: Policy, reference: Reference) -> None:
             first = min(columns - policy.columns)
             raise PolicyRefusal(
                 f"the plan asks about the column {first!r:.60}, about which this client answers "
-                "nothing"
+                "nothing (columns)"
             )
 
 

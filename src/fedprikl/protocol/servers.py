@@ -66,7 +66,10 @@ class Servers:
 
 
 def _is_address(address: str) -> bool:
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # like https://[::1
+        return False
     return (
         parts.scheme == "https"
         and bool(parts.hostname)

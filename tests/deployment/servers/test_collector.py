@@ -364,16 +364,16 @@ def test_several_that_open_a_new_store_at_once_all_have_it(tmp_path: Path) -> No
     for number in range(20):
         begin = threading.Barrier(4)
 
-        def opened(path: Path, begin: threading.Barrier = begin) -> bool:
+        def opened(path: Path, begin: threading.Barrier = begin) -> dict[tuple[bytes, int], int]:
             begin.wait()
             intake = Intake(path)
-            found = intake.is_shut(b"plan", 0)
+            found = intake.held()
             intake.close()
             return found
 
         with ThreadPoolExecutor(4) as threads:
             found = threads.map(opened, [tmp_path / f"reports-{number}.db"] * 4)
-        assert list(found) == [False] * 4
+        assert list(found) == [{}] * 4
 
 
 def test_database_of_others_is_left_as_it_is(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
@@ -120,13 +121,36 @@ def test_from_keys_to_a_signed_release(tmp_path: Path) -> None:
 
 def test_plans_beyond_the_limits_are_refused(tmp_path: Path) -> None:
     made = Operators(tmp_path, **{"largest-epsilon": 0.5})
-    assert "exceed the limits" in fails("accept", made.homes[0], made.plan)
+    refused = fails("accept", made.homes[0], made.plan)
+    assert "This server takes no part: epsilon 1 exceeds the limit 0.5 (largest-epsil" in refused
     other = SignedPlan.sign(made.signed.plan, SigningKey.generate())
     made.plan.write_text(json.dumps(other.to_dict()))
     refused = fails("accept", made.homes[0], made.plan)
     assert "not signed by the organiser" in refused
     assert "limits.json" in refused  # where its key can be corrected
     assert "has not accepted the plan" in fails("answer", made.homes[0], made.plan)
+
+
+def test_another_order_of_servers_is_refused_once_a_plan_was_accepted(tmp_path: Path) -> None:
+    made = Operators(tmp_path)
+    home, (one, two, three) = made.homes[0], made.cards
+    assert "server 2 of 3" in run("join", home, two, one, three)  # no plan names an order yet
+    run("join", home, one, two, three)
+    run("accept", home, made.plan, "--budget", 1)
+    refused = fails("join", home, two, one, three)
+    assert "joined as server 1 of 3 and has accepted plans that name this order" in refused
+    assert made.signed.plan.fingerprint in run("status", home, "--json")
+    assert "server 1 of 3" in run("join", home, one, two, three)
+
+
+def test_a_key_of_the_organiser_is_one_that_signs(tmp_path: Path) -> None:
+    line = ("init", tmp_path / "s", "--address", "https://a.example", "--peer", "a.example:9444")
+    said = " ".join(fails(*line, "--organiser", "abc").split())
+    assert "--organiser is malformed" in said
+    assert "--signer" not in said
+    no_point = "02" + 31 * "00"  # nothing tells every second sealing key
+    assert "no signing key" in " ".join(fails(*line, "--organiser", no_point).split())
+    assert not (tmp_path / "s").exists()
 
 
 def budgets(home: Path) -> dict[str, float]:
@@ -149,6 +173,7 @@ def test_plan_that_the_budget_cannot_pay_is_refused(tmp_path: Path) -> None:
     assert budgets(home) == {"phones": 1.0}
     without = run("accept", made.homes[1], made.plan)
     assert "has no budget at this server yet" in " ".join(without.split())
+    assert f"--ledger {made.homes[1] / 'ledger.db'} --population" in " ".join(without.split())
     assert "takes reports" in without
 
 
@@ -200,11 +225,25 @@ def test_plan_of_another_order_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("address", ["http://one.example", "https://", "one"])
+@pytest.mark.parametrize("address", ["http://one.example", "https://", "one", "https://[::1"])
 def test_address_is_one_of_https(tmp_path: Path, address: str) -> None:
     words = ("--peer", "a:1", "--organiser", SigningKey.generate().public)
     fails("init", tmp_path / "s", "--address", address, *words)
     assert not (tmp_path / "s" / "card.json").exists()
+
+
+@pytest.mark.parametrize("address", ["https://[::1]", "https://[::1]:8443/"])
+def test_an_address_may_be_of_ipv6(tmp_path: Path, address: str) -> None:
+    words = ("--peer", "[::1]:9444", "--organiser", SigningKey.generate().public)
+    run("init", tmp_path / "s", "--address", address, *words)
+    made = x509.load_pem_x509_certificate((tmp_path / "s" / "server.pem").read_bytes())
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert list(map(str, names.get_values_for_type(x509.IPAddress))) == ["::1"]
+
+
+def test_a_malformed_key_of_an_organiser_is_called_so(tmp_path: Path) -> None:
+    words = ("--address", "https://a", "--peer", "a:1", "--organiser", "abc")
+    assert "--organiser is malformed" in fails("init", tmp_path / "s", *words)
 
 
 def test_folder_of_no_server(tmp_path: Path) -> None:

@@ -21,7 +21,14 @@ from pathlib import Path
 from fedprikl.checks import check_names
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.privates import FLWR, STARTED, STOPPED
-from fedprikl.deployment.progress import named, not_counted, parse_line, printable, short_name
+from fedprikl.deployment.progress import (
+    named,
+    not_counted,
+    parse_line,
+    printable,
+    roster_lines,
+    short_name,
+)
 from fedprikl.deployment.tls import CLOCKS, check_relay, clock_words
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.monitoring.history import History
@@ -94,8 +101,7 @@ def roster_names(path: Path, plan: Plan, *, clients: int) -> dict[str, str]:
             f"The roster has {len(roster)} clients, and --clients waits for {clients}: they would "
             "never come. Nothing was asked; wait for fewer."
         )
-    lines = (line.split("#")[0].split() for line in path.read_text("utf-8-sig").split("\n"))
-    found = {short_name(key): printable(" ".join(name)) for key, *name in filter(None, lines)}
+    found = {short_name(key): name for key, name in roster_lines(path).items()}
     often = Counter(found.values())
     return {
         key: name if often[name] == 1 and name else f"{name} {key}".strip()

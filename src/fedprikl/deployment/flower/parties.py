@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedprikl.deployment.settings import NodeSettings
+from fedprikl.deployment.settings import NodeSettings, SiteStart
 from fedprikl.deployment.supervisor import Child, watched
 from fedprikl.deployment.tls import (
     CERTIFICATES,
@@ -63,12 +63,10 @@ def check_carried(config: Mapping[str, str | float | bool]) -> None:
 def site_processes(
     private: Path,
     config: Mapping[str, str | float | bool],
+    start: SiteStart,
     *,
-    superlink: str,
-    roots: Path | None,
-    node_key: Path,
-    trusted: Path | None = None,
-    poll: float = POLL,
+    trusted: Path | None,
+    poll: float,
 ) -> list[Child]:
     """SuperNode and executor, with what they prove themselves by in the folder `private`.
 
@@ -78,9 +76,9 @@ def site_processes(
     write_secret(private / "secret", os.urandom(32))
     port = _free_port()
     options = {
-        "--superlink": superlink,
-        "--root-certificates": roots,
-        "--auth-supernode-private-key": node_key,
+        "--superlink": start.relay,
+        "--root-certificates": start.roots,
+        "--auth-supernode-private-key": start.node_key,
         "--trusted-entities": trusted,
         "--node-config": " ".join(f"{name}={json.dumps(value)}" for name, value in config.items()),
         "--isolation": "process",

@@ -31,13 +31,14 @@ from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.privacy.account import LedgerRound
+from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import NoisedRound, Outcome, Plan, Release
 from fedprikl.protocol.answering import points_of
 from fedprikl.protocol.noised_round import state_of
 from fedprikl.protocol.release import own_releases
 from fedprikl.protocol.report_vector import report_points
 from fedprikl.protocol.server_answer import ServersAnswer, answer
-from fedprikl.protocol.sums import ServersSum, trust_of
+from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
 from fedprikl.secure_sum.line_runtime import LineRuntime
 from fedprikl.store import Head, locked
@@ -131,8 +132,7 @@ class _Part:
         if population not in ledger.populations():
             raise InvalidInputError(
                 f"The population {population!r} has no budget at this server. Set one: "
-                f"`fedprikl ledger --population {population} --set-epsilon 1 --ledger "
-                f"{self.home.ledger}`."
+                f"`{budget_command(self.home.ledger, population, 1)}`."
             )
         if self._attempts(ledger)[1]:
             raise ReleaseRefused(
@@ -147,11 +147,9 @@ class _Part:
         return len(mine), any(each.charged for each in mine)
 
     def _asked(self, reference: Reference, links: Links) -> ServersAnswer:
-        trust = trust_of(self.task.plan)
-        assert isinstance(trust, ServersSum)  # noqa: S101  tasks have no other
         whole = report_points(self.task.plan, reference, self.period)
         points = points_of(self.task.plan, reference, whole)
-        return ServersAnswer(trust, points, lost=len(links.present) < 3)
+        return ServersAnswer(ServersSum(self.task.plan), points, lost=len(links.present) < 3)
 
     def _due(self, asked: ServersAnswer) -> dict[str, Any]:
         plan, trust = self.task.plan, asked.trust

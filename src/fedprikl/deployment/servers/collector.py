@@ -184,13 +184,11 @@ class Collector:
 
     @property
     def _most_bytes(self) -> int:
-        return max(map(self._longest, self._tasks.values()), default=0)
-
-    @staticmethod
-    def _longest(task: Task) -> int:
-        return message_bytes(
-            task.entries, server=task.number, suite=task.servers.suite, signed=True
+        longest = (
+            message_bytes(task.entries, server=task.number, suite=task.servers.suite, signed=True)
+            for task in self._tasks.values()
         )
+        return max(longest, default=0)
 
     def _open(self, message: bytes) -> Received:
         """The report, if it opens and belongs here."""

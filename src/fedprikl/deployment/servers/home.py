@@ -21,14 +21,14 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import NameOID
 
 from fedprikl.deployment.servers.intake import Intake
-from fedprikl.deployment.tls import write_certificates
+from fedprikl.deployment.tls import unsigned_certificate, write_certificates
 from fedprikl.deployment.web import Tls
 from fedprikl.documents import parse_document, read_exactly, read_file, readable, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, PolicyRefusal
 from fedprikl.protocol import Plan, Roster, Servers, SignedPlan, SigningKey
+from fedprikl.protocol.client import beyond_limits
 from fedprikl.protocol.keys import HybridKey, OpeningKey, SealingKey
 from fedprikl.protocol.report_vector import report_blocks, report_entries
 from fedprikl.reference import Reference
@@ -80,17 +80,14 @@ class Limits:
         """Raises `PolicyRefusal` unless this server may take part in answers to the plan."""
         budget = signed.plan.budget
         if not signed.is_signed_by(self.organiser):
-            raise PolicyRefusal(
+            raise _refusal(
                 "the plan is not signed by the organiser that this server works for: "
                 f"{LIMITS} says {self.organiser[:16]}, the plan {signed.signer[:16] or 'nobody'}"
             )
-        if not (budget.epsilon <= self.largest_epsilon and budget.delta <= self.largest_delta):
-            raise PolicyRefusal(
-                f"epsilon {budget.epsilon:g} and delta {budget.delta:g} exceed the limits "
-                f"{self.largest_epsilon:g} and {self.largest_delta:g}"
-            )
+        if beyond := beyond_limits(budget, self.largest_epsilon, self.largest_delta):
+            raise _refusal(f"{beyond}, see {LIMITS}")
         if report_entries(signed.plan) > self.most_entries:
-            raise PolicyRefusal(f"a report has more than {self.most_entries:,} numbers")
+            raise _refusal(f"a report has more than {self.most_entries:,} numbers")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +96,14 @@ class Task:
 
     signed: SignedPlan
     number: int  # this server's
+    servers: Servers  # the plan's part about servers
     key: OpeningKey
-    roster: Roster | None = None
+    roster: Roster | None
 
     @property
     def plan(self) -> Plan:
         """The plan."""
         return self.signed.plan
-
-    @cached_property
-    def servers(self) -> Servers:
-        """The plan's part about servers."""
-        assert self.plan.servers is not None  # noqa: S101  checked where tasks are made
-        return self.plan.servers
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -162,8 +154,7 @@ class ServerHome:
         self.state.mkdir(mode=0o700, exist_ok=True)
         signing = SigningKey.load_or_create(self.folder / "signing.pem")
         for suite, kind in SEALING.items():
-            if not (path := self._sealing(suite)).exists():
-                kind.generate().save(path)
+            kind.load_or_create(self._sealing(suite))
         write_certificates(self.folder, host=host, days=days)
         card = Card(
             address=address,
@@ -185,20 +176,11 @@ class ServerHome:
         """Self-signed with the signing key, so that the plan pins it."""
         key = load_pem_private_key((self.folder / "signing.pem").read_bytes(), None)
         assert isinstance(key, Ed25519PrivateKey)  # noqa: S101  loaded before
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedprikl server")])
-        now = datetime.now(UTC)
+        name, public = "fedprikl server", key.public_key()
         made = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=30))
-            .not_valid_after(now + PINNED)
+            unsigned_certificate(name, name, public, until=datetime.now(UTC) + PINNED)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .sign(key, None)
         )
         return made.public_bytes(Encoding.PEM).decode()
@@ -211,6 +193,11 @@ class ServerHome:
                 f"{self.folder} is not the folder of a server. Make it: `fedprikl server init`."
             )
         return read_card(self.folder / CARD)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether this server knows the other two."""
+        return (self.folder / CARDS).exists()
 
     @cached_property
     def cards(self) -> tuple[Card, ...]:
@@ -253,8 +240,17 @@ class ServerHome:
                 "Three servers take part, each with a key of its own, and this one is one of them. "
                 "Give the three cards, in the same order to all of them."
             )
+        keys_before = [card.signing for card in self.cards] if self.is_joined else []
+        changed = keys_before and keys_before != [card.signing for card in cards]
+        if changed and any(self.plans.glob("*.json")):
+            raise InvalidInputError(
+                f"This server joined as server {self.number} of 3 and has accepted plans that name "
+                "this order. Nothing was changed. Other servers, or another order, need a new "
+                "folder (`fedprikl server init`)."
+            )
         content = json.dumps({"cards": [to_plain(card) for card in cards]}, indent=2)
         replace_file(self.folder / CARDS, content.encode())
+        self.__dict__.pop("cards", None)  # they were read before
 
     def accept(self, signed: SignedPlan, reference: Reference, roster: Roster | None) -> Task:
         """Keeps a plan that this server agrees to, with what its answers need."""
@@ -280,12 +276,12 @@ class ServerHome:
         """A plan as this server sees it; refuses one of other servers or beyond its limits."""
         servers, cards, number = signed.plan.servers, self.cards, self.number
         if servers is None or servers.signing != tuple(card.signing for card in cards):
-            raise PolicyRefusal("the plan names other servers than these three, or another order")
+            raise _refusal("the plan names other servers than these three, or another order")
         key = self.opening(servers.suite)
         if servers.sealing[number - 1 : number] != (key.public,):
-            raise PolicyRefusal("the plan names another sealing key than this server's")
+            raise _refusal("the plan names another sealing key than this server's")
         self.limits.check(signed)
-        return Task(signed, number, key, roster)
+        return Task(signed, number, servers, key, roster)
 
     def tasks(self) -> Iterator[Task]:
         """All accepted plans."""
@@ -335,6 +331,10 @@ class ServerHome:
         """When the certificate of the web address ends."""
         found = x509.load_pem_x509_certificate(self.tls.certificate.read_bytes())
         return found.not_valid_after_utc
+
+
+def _refusal(reason: str) -> PolicyRefusal:
+    return PolicyRefusal(reason, who="server")
 
 
 def round_name(plan: bytes, period: int) -> str:

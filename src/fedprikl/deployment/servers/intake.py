@@ -184,14 +184,6 @@ class Intake:
             place, _ = self._place(plan, period)
             self._db.execute("UPDATE periods SET closed = 1 WHERE place = ?", (place,))
 
-    def is_shut(self, plan: bytes, period: int) -> bool:
-        """Whether a period takes no more reports."""
-        with self._plain_errors():
-            row = self._db.execute(
-                "SELECT closed FROM periods WHERE plan = ? AND period = ?", (plan, period)
-            ).fetchone()
-        return row is not None and bool(row[0])
-
     def reports(self, plan: bytes, period: int) -> list[tuple[bytes, bytes | None]]:
         """The id and the identity of all reports of a period, in no order."""
         with self._plain_errors():

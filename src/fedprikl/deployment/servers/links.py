@@ -34,7 +34,6 @@ class Links:
     number: int
     streams: Mapping[int, Stream]
     seconds: float = 120.0  # for the others, in each step
-    sent_bytes: int = 0
     _step: int = field(default=0, repr=False)
 
     @property
@@ -71,7 +70,6 @@ class Links:
         reader, writer = self.streams[other]
         writer.write(_HEAD.pack(self._step, len(message)))
         writer.write(message)
-        self.sent_bytes += _HEAD.size + len(message)
         _, received = await asyncio.gather(writer.drain(), self._read(reader, other))
         return received
 

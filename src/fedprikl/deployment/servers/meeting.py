@@ -28,12 +28,7 @@ from fedprikl.deployment.servers.home import ServerHome, Task, round_name
 from fedprikl.deployment.servers.intake import Intake
 from fedprikl.deployment.servers.links import Links
 from fedprikl.documents import canonical, parse_document
-from fedprikl.errors import (
-    DeploymentError,
-    InvalidInputError,
-    MessageDecodeError,
-    ReleaseRefused,
-)
+from fedprikl.errors import DeploymentError, InvalidInputError, MessageDecodeError, ReleaseRefused
 from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.report import open_report
 from fedprikl.protocol.server_share import (
@@ -48,7 +43,6 @@ from fedprikl.secure_sum.line_shares import Field
 from fedprikl.store import Head, replace_file
 
 VERSION = 2  # of what servers say to each other
-MANY_MISSING = 0.01  # share of the reports; fewer may be on their way when servers close
 LEAST_COMMON = 0.5  # of a server's reports: one that names few others could single out a client
 
 
@@ -215,14 +209,7 @@ def _stored(
 
 
 async def _hello(
-    task: Task,
-    period: int,
-    links: Links,
-    memory: Memory,
-    *,
-    head: Head,
-    at: str,
-    previous: str,
+    task: Task, period: int, links: Links, memory: Memory, *, head: Head, at: str, previous: str
 ) -> dict[int, dict[str, Any]]:
     """What the others say first; refused unless all of them are about to do the same."""
     own = {
