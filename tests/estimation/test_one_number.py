@@ -51,7 +51,7 @@ def errors(
     [
         (TVS, 12, 5_000, 1.0),  # counts are five times as good as the value
         long(TVS, 60, 2_000, 0.2),  # the value is better
-        (TVS, 40, 8_000, 0.1),  # both are as good
+        long(TVS, 40, 8_000, 0.1),  # both are as good
         (JSS, 12, 5_000, 1.0),  # counts are hundreds of times as good
     ],
 )

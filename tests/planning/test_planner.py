@@ -178,7 +178,8 @@ def forecast_plan(name: str) -> PlannedRound:
 def test_forecasts_are_right_within_a_factor_of_one_and_a_half(name: str, kind: str) -> None:
     """Of real releases. 100 of them tell their mean error within 10% or so (one deviation).
 
-    With few records noise empties a rare cell in one of a hundred: then 400 tell as much.
+    With few records noise empties a rare cell in one of a hundred, and where a heavy cell is gone
+    it rarely seems to hold some again: then 400 tell as much.
     """
     reference, settings = FORECASTS[name]
     found = forecast_plan(name)
@@ -192,7 +193,7 @@ def test_forecasts_are_right_within_a_factor_of_one_and_a_half(name: str, kind: 
         reference,
         lambda pi, rng: pi * on_support(pi, case.ratios[rng.integers(len(case.ratios))]),
         records=settings["records"],
-        repetitions=400 if name == "few records" else 100,
+        repetitions=400 if name == "few records" or kind == "gone" else 100,
     )
     assert 0.67 < expected.error / measured < 1.5
 
@@ -411,7 +412,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", [*list(CHOICES)[:2], long("few records, many cells")])
 def test_it_takes_the_option_with_the_least_typical_error(name: str) -> None:
     """And nowhere twice the error of noisy counts, which a textbook's have at most."""
     reference, records, epsilon, option = CHOICES[name]

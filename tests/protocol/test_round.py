@@ -286,7 +286,7 @@ def test_a_round_releases_once_also_without_a_ledger(trust: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedprikl.protocol.run.Aggregator", Kept)
         world.run(world.plan(cohort=9, trust=trust))
-    with pytest.raises(ReleaseRefused, match="has released already"):
+    with pytest.raises(ReleaseRefused, match="round has ended"):
         kept[0].release(at=AT, rng=np.random.default_rng(0))
 
 
@@ -329,6 +329,10 @@ def test_all_or_nothing_is_charged_only_if_a_sum_was_opened(
             driver.release(at=AT, rng=rng)
         assert (ledger.account(server.plan.population).spent > 0) is charged
         assert set(aggregator.outcomes) == set(range(broken + 1))  # no further sum was opened
+        if not charged:  # nobody would pay for what is opened now
+            with pytest.raises(ReleaseRefused, match="round has ended"):
+                driver.release(at=AT, rng=rng)
+            assert ledger.account(server.plan.population).spent == 0
 
 
 def test_a_release_is_made_only_once() -> None:

@@ -153,6 +153,7 @@ def test_a_file_that_is_no_database_is_refused(kind: str, tmp_path: Path) -> Non
         "postgresql://me:hunter2@host/db",
         "postgres://me:hun/ter2@host/db",
         "postgresql://me:hun?ter2@host/db",
+        "postgresql://me@server:hunter2@host/db",
         "postgresql://host/db?user=me&password=hunter2",
         "postgresql://host/db?p%61ssword=hunter2",
         "postgresql://host/db?sslpassword=hunter2",

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
+from fedprikl.libraries import scipy
 
 # Normal laws of a ratio: widths of those around 1 (hardly drifted) and around 0 (nearly gone), and
 # means of others, whose width is a share of the mean.
 AROUND_1 = (0.0, 0.01, 0.025, 0.06, 0.15, 0.35)
-AROUND_0 = (0.0, 0.015, 0.06)
-OTHERS = (0.12, 0.22, 0.4, 0.72, 1.3, 2.3, 4.2, 7.5, 14.0)
+AROUND_0 = (0.0, 0.015)
+OTHERS = (0.036, 0.066, 0.12, 0.22, 0.4, 0.72, 1.3, 2.3, 4.2, 7.5, 14.0)
 WIDTH = 0.33
 CENTRES = np.array([*(1.0 for _ in AROUND_1), *(0.0 for _ in AROUND_0), *OTHERS])
 WIDTHS = np.array([*AROUND_1, *AROUND_0, *(WIDTH * each for each in OTHERS)])
@@ -27,9 +28,9 @@ STEPS, GROUP_STEPS = 60, 20  # of the search for weights: of all cells, and of a
 # So many cells tell as much as what is taken for granted: that all laws are equally likely, and of
 # a group, that its weights are those of all cells.
 PRIOR, GROUP_PRIOR = 1.0, 20.0
-FEW = 10.0  # expected records, up to which counts are drawn as whole numbers
+FEW = 10.0  # records: where fewer are expected or found, counts are drawn as whole numbers
 LEAST = 0.2  # records: the variance of a count whose mean is 0
-TINY = 1e-12
+TINY, LEAST_CHANCE, LEAST_PRIOR = 1e-12, 1e-300, 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,54 +73,79 @@ class BeforeNoise:
             0.5 * np.log(precision) + np.log(np.maximum(weights, TINY))[:, None, :],
         )
 
-    def draw(self, counts: Floats, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def draw(
+        self, counts: Floats, draws: int, rng: np.random.Generator, *, varied: bool = False
+    ) -> tuple[Floats, Floats]:
         """Counts before noise, (releases, draws, cells), and the variance of each over its draws.
 
-        Given noisy counts (releases, cells). Cost: releases x cells x (54 + draws).
+        Given noisy counts (releases, cells). `varied` draws the mixture too, once for each release,
+        instead of taking the likeliest one. Cost: releases x cells x (57 + draws).
         """
         off = counts[..., None] - self.centre
         chances = self.level - 0.5 * self.precision * (off**2)[..., None]
         chances -= chances.max(axis=(2, 3), keepdims=True)
         np.exp(chances, out=chances)
-        for cells, weights in self._weights(chances.sum(axis=3)):
+        for cells, weights in self._weights(chances.sum(axis=3), rng if varied else None):
             chances[:, cells] *= weights[:, None, :, None]
         place = _chosen(chances.reshape(*counts.shape, -1), draws, rng)
         law, node = np.divmod(place, self.noise.shape[1])
         cell = np.arange(counts.shape[1])[:, None]
         own, noise, centre = self.own[cell, law], self.noise[cell, node], self.centre[cell, law]
         towards = own / (own + noise)
-        middle = np.maximum(centre + towards * (counts[..., None] - centre), 0.0)
+        middle = centre + towards * (counts[..., None] - centre)
         variance = towards * noise
-        found = middle + np.sqrt(variance) * rng.standard_normal(middle.shape)
-        found[:, self.few] = _whole(middle[:, self.few], variance[:, self.few], rng)
-        return np.maximum(found, 0.0).transpose(0, 2, 1), variance.mean(axis=2) + TINY
+        found = _possible(middle, variance, rng)
+        few = np.maximum(middle[:, self.few], 0.0)
+        found[:, self.few] = _whole(few, variance[:, self.few], rng)
+        return found.transpose(0, 2, 1), variance.mean(axis=2) + TINY
 
-    def _weights(self, likelihoods: Floats) -> Iterator[tuple[Ints, Floats]]:
-        """The mixture of each group of cells: (releases, laws)."""
-        releases, _, laws = likelihoods.shape
-        usual = mixture_weights(likelihoods, np.full((releases, laws), PRIOR / laws), STEPS)
-        for cells in self.groups:
-            here = likelihoods[:, cells]
-            alone = len(self.groups) == 1
-            yield cells, usual if alone else mixture_weights(here, GROUP_PRIOR * usual, GROUP_STEPS)
+    def _weights(
+        self, likelihoods: Floats, rng: np.random.Generator | None
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """The mixture of each group of cells, (releases, laws): the likeliest one.
+
+        Given a generator, one that is drawn by a Bayesian bootstrap (Rubin, 1981): each cell, and
+        each of those that the prior is worth, counts as an exponential variable instead of 1.
+        """
+        releases, cells, laws = likelihoods.shape
+        prior = np.full((releases, laws), PRIOR / laws)
+        usual = mixture_weights(likelihoods, prior, STEPS, _bootstrapped((releases, cells), rng))
+        for cells_here in self.groups:
+            if len(self.groups) == 1:
+                yield cells_here, usual
+                continue
+            prior = GROUP_PRIOR * usual
+            if rng is not None:
+                prior = rng.standard_gamma(prior) + LEAST_PRIOR
+            each = _bootstrapped((releases, len(cells_here)), rng)
+            here = likelihoods[:, cells_here]
+            yield cells_here, mixture_weights(here, prior, GROUP_STEPS, each)
 
 
-def mixture_weights(likelihoods: Floats, prior: Floats, steps: int) -> Floats:
+def _bootstrapped(shape: tuple[int, int], rng: np.random.Generator | None) -> Floats:
+    """How much each cell counts."""
+    return np.ones(shape) if rng is None else rng.standard_exponential(shape)
+
+
+def mixture_weights(
+    likelihoods: Floats, prior: Floats, steps: int, counted: Floats | None = None
+) -> Floats:
     """How often each law of a mixture occurs, (releases, laws), from (releases, cells, laws).
 
     By expectation and maximisation (Dempster, Laird and Rubin, 1977), from the prior: cells that
-    each law is as likely for before any count is seen.
+    each law is as likely for before any count is seen. A cell counts as so many (releases, cells).
 
     >>> likelihoods, prior = np.array([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]]), np.full((1, 2), 0.5)
     >>> mixture_weights(likelihoods, prior, 60).round(3).tolist()
     [[0.875, 0.125]]
     """
-    total = prior.sum(axis=1, keepdims=True)
-    found = prior / total
+    found = prior / prior.sum(axis=1, keepdims=True)
+    cells = np.ones(likelihoods.shape[:2]) if counted is None else counted
+    total = (prior.sum(axis=1) + cells.sum(axis=1))[:, None]
     for _ in range(steps):
         each = np.maximum((likelihoods @ found[..., None])[..., 0], 1e-300)
-        found = found * ((1 / each)[:, None, :] @ likelihoods)[:, 0, :] + prior
-        found /= likelihoods.shape[1] + total
+        found = found * ((cells / each)[:, None, :] @ likelihoods)[:, 0, :] + prior
+        found /= total
     return np.asarray(found)
 
 
@@ -133,6 +159,22 @@ def _chosen(chances: Floats, draws: int, rng: np.random.Generator) -> Ints:
     wanted = row + (first + np.arange(draws) / draws) % 1
     place = np.searchsorted((reached + row).ravel(), wanted) - kinds * row
     return np.asarray(np.clip(place, 0, kinds - 1).reshape(releases, cells, draws))
+
+
+def _possible(mean: Floats, variance: Floats, rng: np.random.Generator) -> Floats:
+    """Counts of normal laws, given that none is negative: small ones rounded to whole numbers.
+
+    A whole count k stands for all that is between k - 1/2 and k + 1/2. If what is negative were
+    taken as 0 instead, cells would be called empty too often, and in KL an empty one weighs most.
+
+    >>> drawn = _possible(np.full(100_000, 1.0), np.full(100_000, 4.0), np.random.default_rng(1))
+    >>> round(float(drawn.mean()), 1), float(drawn.min()), round(float((drawn == 0).mean()), 2)
+    (1.8, 0.0, 0.23)
+    """
+    sd = np.sqrt(variance) + TINY
+    above = np.maximum(scipy.special.ndtr((mean + 0.5) / sd), LEAST_CHANCE)
+    found = mean - sd * scipy.special.ndtri(rng.random(mean.shape) * above)
+    return np.maximum(np.where(found < FEW, np.rint(found), found), 0.0)
 
 
 def _whole(mean: Floats, variance: Floats, rng: np.random.Generator) -> Floats:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -272,23 +273,45 @@ def combined(value: Number, counts: Number, score: Score, design: CountsDesign) 
     """The best of a value and of noisy counts: weighted by inverse squares of their usual errors.
 
     Both are about the very records, so their errors are noise, and what is left of a bias. They are
-    simulated without drift, so that weights depend on the design only. The interval is that of the
-    better one. Medians: an out-of-domain count that noise lifts out of its dead zone is a rare and
-    large error.
+    simulated without drift. If draws of what the counts were vary less than they do without drift,
+    the error of the counts is taken to be smaller by as much, and larger if they vary more: where a
+    single heavy cell tells nearly everything, counts know it far better. The interval is that of
+    the better one. Medians: an out-of-domain count that noise lifts out of its dead zone is a rare
+    and large error.
     """
     model, rng = NoDrift.of(design.points, design.records, 1.0), public_simulation()
     held, terms = model.counts(COMPARED, rng), Terms.of(design.points, design.records)
-    truths = (terms.scores(held, score.plain) @ terms.weights)[:, None]
-    blur, other = (
-        float(np.median(np.abs(each.simulated(model, held, rng) - truths))) ** 2
-        for each in (value, counts)
-    )
-    share = blur / max(blur + other, TINY)  # of the counts
+    truths = terms.sums(held, score.plain)[:, None]
+
+    def read(held: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Divergences and spreads of noisy counts of these populations."""
+        noisy = design.renoised(held, rng)
+        found, spread = design.read(*noisy, scores=[score], rng=rng, draws=DRAWS)
+        return found.T, spread.T
+
+    own = _usual(value.simulated(model, held, rng) - truths)
+    found, spread = read(held, rng)
+    per_spread = _usual(found - truths) / max(float(np.median(spread)), TINY)
+
+    def share(spread: Floats | float) -> Any:
+        """Of the counts."""
+        return own**2 / np.maximum(own**2 + (per_spread * spread) ** 2, TINY)
+
+    def simulated(model: NoDrift, held: Ints, rng: np.random.Generator) -> Floats:
+        drawn = value.simulated(model, held, rng)
+        found, spread = read(held, rng)
+        return np.asarray(drawn + share(spread) * (found - drawn))
+
+    here = float(share(counts.noise_sd or 0.0))
     return Number(
-        value=(1 - share) * value.value + share * counts.value,
-        limits=counts.limits if share > 0.5 else value.limits,
-        simulated=lambda *of: (1 - share) * value.simulated(*of) + share * counts.simulated(*of),
+        value=(1 - here) * value.value + here * counts.value,
+        limits=counts.limits if here > 0.5 else value.limits,
+        simulated=simulated,
     )
+
+
+def _usual(errors: Floats) -> float:
+    return float(np.median(np.abs(errors)))
 
 
 def clamped(value: float, *ranges: tuple[float, float] | None) -> float:

@@ -223,7 +223,9 @@ def plausible_counts(
     parts = np.array_split(outside + on_outside, design.pieces(2 * number, 1))
     found = np.concatenate(
         [
-            design.before_noise(np.repeat(counts, len(part), axis=0), part, rng=rng, draws=1)[:, 0]
+            design.before_noise(
+                np.repeat(counts, len(part), axis=0), part, rng=rng, draws=1, varied=True
+            )[:, 0]
             for part in parts
         ]
     )

@@ -16,7 +16,7 @@ from fedprikl.checks import (
     check_design_effect,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.scoring import Terms
+from fedprikl.estimation.scoring import Terms, some_rows
 from fedprikl.estimation.worlds import Cells, population_counts, with_rest
 from fedprikl.reference import QueryPoints, Spread
 
@@ -98,9 +98,9 @@ class NoDrift:
                 cells, clients = Cells.of(self.cells[terms], self.pi[terms]), spread.clients[t]
                 rows = None if examples is None else with_rest(p[:, terms]).repeat(each, axis=0)
                 own = np.random.default_rng(int(seeds[t]))
-                drawn[:, terms] += population_counts(
-                    spread, cells, records, clients, len(drawn), own, rows
-                )
+                found = population_counts(spread, cells, records, clients, len(drawn), own, rows)
+                for some in some_rows(len(drawn)):
+                    drawn[some, terms] += found[some]
                 continue
             for place, pi in enumerate(p[:, terms]):
                 cells_of = np.append(pi, max(0.0, 1 - math.fsum(pi.tolist())))  # the rest, as one

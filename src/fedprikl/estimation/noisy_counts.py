@@ -342,7 +342,13 @@ class CountsDesign:
         return min(releases, 1 + releases * len(self.points) * (LAWS + draws) // PIECE)
 
     def before_noise(
-        self, counts: Floats, outside: Floats, *, rng: np.random.Generator, draws: int
+        self,
+        counts: Floats,
+        outside: Floats,
+        *,
+        rng: np.random.Generator,
+        draws: int,
+        varied: bool = False,
     ) -> Floats:
         """Counts as they may have been before noise, (releases, draws, points).
 
@@ -358,7 +364,7 @@ class CountsDesign:
         normals = zip(*(law.normals for law in self.noise), strict=True)
         noise, weights = (np.array(each)[batch] for each in normals)
         laws = BeforeNoise.of(self.records[batch] * points.pi, noise, weights)
-        found, variance = laws.draw(known * scale, draws, rng)
+        found, variance = laws.draw(known * scale, draws, rng, varied=varied)
         found = found / scale[:, None]
         part = variance / self.asked(variance)[:, batch]
         off = taken[:, None] - self.asked(found)
@@ -402,12 +408,16 @@ class CountsDesign:
 
         (scores, releases). The arguments are those of `read`.
         """
-        on_counts, on_outside = self.draw_noise(rng, len(counts))
-        noisy = counts + on_counts, self.records - self.asked(counts) + on_outside
+        noisy = self.renoised(counts, rng)
         if not textbook:
             return self.read(*noisy, scores=scores, rng=rng, draws=draws)[0]
         found = [self.textbook(*noisy, score=score, rng=rng, draws=draws) for score in scores]
         return np.array(found)
+
+    def renoised(self, counts: Ints | Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Exact counts (releases, points) with noise of this law, as `read` takes them."""
+        on_counts, on_outside = self.draw_noise(rng, len(counts))
+        return counts + on_counts, self.records - self.asked(counts) + on_outside
 
     def weighted(self, counts: Floats, score: Score) -> Floats:
         """The divergence of these very counts, (releases, points), if no others are asked."""

@@ -27,6 +27,13 @@ from fedprikl.reference import QueryPoints
 
 Cached = TypeVar("Cached", bound=Callable[..., Any])
 
+ROWS = 256  # simulated populations at a time: their numbers stay in the processor's cache
+
+
+def some_rows(number: int) -> list[slice]:
+    """All rows of an array, some at a time."""
+    return [slice(start, start + ROWS) for start in range(0, number, ROWS)]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ByValue:
@@ -156,6 +163,13 @@ class Terms:
     def scores(self, counts: npt.ArrayLike, score: Score) -> Floats:
         """s(h) of each term."""
         return score(counts, self.pi, self.records, outside=self.outside, weights=self.weights)
+
+    def sums(self, counts: Ints, score: Score) -> Floats:
+        """sum_j w_j s(h_j) of each row of counts; some rows at a time, for the sake of memory."""
+        found = np.empty(len(counts))
+        for rows in some_rows(len(counts)):
+            found[rows] = self.scores(counts[rows], score) @ self.weights
+        return found
 
 
 def check_score(score: Score) -> Score:

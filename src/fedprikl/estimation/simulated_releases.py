@@ -70,7 +70,7 @@ class ValueNoise:
         """The noise is spread evenly over its quantiles."""
         del rng
         terms = Terms.of(drawn.points, drawn.records)
-        sums = terms.scores(terms.pool(drawn.counts), score) @ terms.weights
+        sums = terms.sums(terms.pool(drawn.counts), score)
         return np.asarray(sums[:, None] + noise_quantiles(self.mechanism, draws))
 
 

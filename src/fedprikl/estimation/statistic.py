@@ -102,9 +102,7 @@ def scored_statistic(
         points=points,
         records=records,
         observed=lambda _: value,
-        simulated=lambda _model, counts, _rng: (terms.scores(counts, score) @ terms.weights)[
-            :, None
-        ],
+        simulated=lambda _model, counts, _rng: terms.sums(counts, score)[:, None],
         mechanism=mechanism,
         possible=lambda _: possible_values(score, points),
         score=score,

@@ -197,10 +197,10 @@ def adaptive_statistic(asked: AskedNumber, value: float, epsilon: float) -> Stat
 
     def before_noise(_model: NoDrift, counts: Ints, _rng: np.random.Generator) -> Floats:
         if not is_whole(points):
-            return np.asarray(terms.scores(counts, score) @ terms.weights)[:, None]
+            return terms.sums(counts, score)[:, None]
         total, cells = int(records[0]), len(points)
         tau = dead_zone(epsilon, records=total, cells=cells, contribution=asked.contribution)
-        gaps = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
+        gaps = terms.sums(counts, replace(score, control=1.0))
         outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
         return np.asarray(gaps + (1 - skew_of(score)) * outside / total)[:, None]
 

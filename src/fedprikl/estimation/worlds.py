@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
+from fedprikl.estimation.scoring import some_rows
 from fedprikl.reference import ClientCounts, Spread
 from fedprikl.reference.seen import true_counts
 from fedprikl.reference.views import between_clients
@@ -81,7 +82,10 @@ def population_counts(
         return np.asarray(rng.multinomial(records, shares)[:, :-1])
     wanted = _error(spread, batches, Variance(1 / clients, 1 / records))
     found = Clients.of(spread, cells).deviations(wanted, draws, rng)
-    return _scattered(records * found.around(p), found.left, rng)[:, :-1]
+    mean, left = found.around(p), found.left
+    del found  # as large as the counts
+    mean *= records
+    return _scattered(mean, left, rng)[:, :-1]
 
 
 def period_shares(
@@ -138,10 +142,13 @@ class Deviations:
         """P of populations, (draws, cells + 1), around one P or one for each."""
         found = p * self.times
         if len(self.rare):  # what few clients hold comes in clumps, however rare the cell is
-            more = np.where(self.gained > 0, p[..., self.rare] + self.gained, 0.0)
-            found[:, self.rare] = np.maximum(found[:, self.rare], more)
+            p = np.broadcast_to(p, found.shape)
+            for rows in some_rows(len(found)):
+                gained = self.gained[rows]
+                more = np.where(gained > 0, p[rows, self.rare] + gained, 0.0)
+                found[rows, self.rare] = np.maximum(found[rows, self.rare], more)
         found[:, -1] += self.unseen
-        return _normal(found)
+        return _scale(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,53 +209,75 @@ class Clients:
         rng, kept = np.random.default_rng(seed), len(self.sizes)
         root = math.sqrt(max(1 - 4 / (kept * max(wanted.between, TINY)), 0.0))
         some = max(1, round(kept / 2 * (1 - root)))
-        held, others = np.empty((2, draws, len(self.pi)))
+        held, others = (np.empty((draws, len(self.pi))) for _ in range(2))
         anew = (np.arange(draws) % OWN > 0) & (self.usual is not None)
         step = MEMBERS // kept + 1
+        memory = np.empty((2, step, kept))  # used again and again: fresh one takes as long to get
         for rows in (np.flatnonzero(anew), np.flatnonzero(~anew)):
             for start in range(0, len(rows), step):
                 part = rows[start : start + step]
                 dealt = dealt_sizes(self.sizes, (len(part), kept), rng) if anew[part[0]] else None
-                held[part], others[part] = self._two_groups(some, len(part), dealt, rng)
-        own, rest = (float(np.median(each.sum(axis=1))) for each in (held, others))
-        given = Variance(1 / some + 1 / max(kept - some, 1), 1 / own + 1 / max(rest, 1.0))
+                held[part], others[part] = self._two_groups(
+                    some, len(part), dealt, rng, memory[:, : len(part)]
+                )
+        own, left = (float(np.median(each.sum(axis=1))) for each in (held, others))
+        given = Variance(1 / some + 1 / max(kept - some, 1), 1 / own + 1 / max(left, 1.0))
         exponent, left = self._exponent(wanted, given)
+        luck = np.ones((draws, 1))
         if self.freedom < math.inf:  # sizes that are dealt anew are as unequal as may be already
             freedom = np.where(anew, max(kept - 1.0, self.freedom), self.freedom)[:, None]
-            luck = np.sqrt(rng.chisquare(freedom) / freedom)
-            exponent = exponent / np.maximum(luck, 0.25)
-        return self._compared(_normal(held), _normal(others), exponent, left, rng)
+            luck = np.maximum(np.sqrt(rng.chisquare(freedom) / freedom), 0.25)
+        gained, unseen = np.empty((draws, len(self.rare))), np.empty(draws)
+        for at in some_rows(draws):
+            one, rest = _scale(held[at]), _scale(others[at])
+            held[at], gained[at], unseen[at] = self._compared(one, rest, exponent / luck[at], rng)
+        return Deviations(held, self.rare, gained, unseen, left)
 
     def _two_groups(
-        self, some: int, draws: int, dealt: Floats | None, rng: np.random.Generator
+        self,
+        some: int,
+        draws: int,
+        dealt: Floats | None,
+        rng: np.random.Generator,
+        memory: Floats,
     ) -> tuple[Floats, Floats]:
         """What some clients hold, each as often as it was drawn, and what those not drawn hold.
 
         (draws, cells + 1) each; `dealt`: sizes of all clients, where they are not their own.
         """
         kept = len(self.sizes)
-        place = rng.integers(0, kept, (draws, some)) + kept * np.arange(draws)[:, None]
+        place = rng.integers(0, kept, (draws, some))
+        place += kept * np.arange(draws)[:, None]
         times = np.bincount(place.ravel(), minlength=kept * draws).reshape(draws, kept)
-        chosen, others = times.astype(np.float64), (times == 0).astype(np.float64)
+        chosen, others = memory
+        chosen[:] = times
+        np.equal(times, 0, out=others)
         if dealt is None:
             return chosen @ self.table, others @ self.raw
         weight, rest = self._resized(dealt)
-        usual = (np.einsum("ij,ij->i", each, rest)[:, None] * self.pi for each in (chosen, others))
-        held, left = (chosen * weight) @ self.table, (others * weight) @ self.raw
-        held += next(usual)
-        return held, np.where(left > 0, left + next(usual), 0.0)  # unseen stays unseen
+        usual = [np.einsum("ij,ij->i", each, rest)[:, None] * self.pi for each in (chosen, others)]
+        chosen *= weight
+        others *= weight
+        held, left = chosen @ self.table + usual[0], others @ self.raw
+        return held, np.where(left > 0, left + usual[1], 0.0)  # unseen stays unseen
 
     def _resized(self, dealt: Floats) -> tuple[Floats, Floats]:
         """How often each record of a client counts if it has S records, and records as Pi's.
 
         The shares of s records vary by a + (1 - a) / s, with a the correlation; those of S should
-        by a + (1 - a) / S. So they are drawn to Pi by the root of the ratio.
+        by a + (1 - a) / S. So they are drawn to Pi by the root of the ratio. In place, also of the
+        argument: fresh memory would take most of the time.
         """
         a = self.usual or 0.0
-        varied = np.sqrt(a + (1 - a) / self.sizes)
-        towards = np.minimum(np.sqrt(a + (1 - a) / dealt) / varied, 1.0)
-        near = towards * dealt
-        return near / self.sizes, dealt - near
+        varied = (1 - a) / dealt
+        varied += a
+        towards = np.sqrt(varied, out=varied)
+        towards /= np.sqrt(a + (1 - a) / self.sizes)
+        np.minimum(towards, 1.0, out=towards)
+        near = np.multiply(towards, dealt, out=towards)
+        dealt -= near
+        near /= self.sizes
+        return near, dealt
 
     def _exponent(self, wanted: Variance, given: Variance) -> tuple[Floats, float]:
         """e of each cell, and what is left: e^2 given = wanted, by the cell's correlation."""
@@ -262,9 +291,12 @@ class Clients:
         return np.sqrt(np.minimum(square, 1.0)), 0.0
 
     def _compared(
-        self, some: Floats, others: Floats, exponent: Floats, left: float, rng: np.random.Generator
-    ) -> Deviations:
-        """Rare cells are those in which the *others* hold as little as is rare."""
+        self, some: Floats, others: Floats, exponent: Floats, rng: np.random.Generator
+    ) -> tuple[Floats, Floats, Floats]:
+        """`times`, `gained` and `unseen` of `Deviations`, of some rows of them.
+
+        Rare cells are those in which the *others* hold as little as is rare.
+        """
         unseen, rare = np.sum(np.where(others > 0, 0.0, some)[:, :-1], axis=1), self.rare
         gained = np.zeros((len(some), 0))
         if len(rare):
@@ -278,10 +310,9 @@ class Clients:
             some[:, rare], others[:, rare] = (
                 np.take_along_axis(each, source, 1) for each in (some, others)
             )
-            power = np.broadcast_to(exponent, some.shape)[:, rare]
-            gained = (some[:, rare] - others[:, rare]) * power
+            gained = (some[:, rare] - others[:, rare]) * exponent[:, rare]
         ratio = np.divide(some, others, out=np.zeros_like(some), where=others > 0)
-        return Deviations(ratio**exponent, rare, gained, unseen, left)
+        return ratio**exponent, gained, unseen
 
 
 @lru_cache(maxsize=16)
@@ -332,7 +363,7 @@ def dealt_sizes(sizes: Floats, shape: tuple[int, int], rng: np.random.Generator)
     kept = len(ordered) - np.where(rng.random(shape[0]) < 0.5, number, 1)
     start = np.where(kept == len(ordered) - 1, ordered[-1], ordered[-number - 1])
     place = rng.integers(0, len(ordered), shape, dtype=np.int32)
-    dealt = ordered.take(place)
+    dealt = ordered[place]
     far = np.flatnonzero(place >= kept[:, None])  # few: only these take a power
     row = far // shape[1]
     beyond = np.minimum(rng.standard_exponential(len(far)) / index[row], FURTHEST)
@@ -376,11 +407,14 @@ def _scattered(wanted: Floats, left: float, rng: np.random.Generator) -> Ints:
 
 def _whole(wanted: Floats, rng: np.random.Generator) -> Ints:
     """Whole counts with these means and their sum: rounded up or down at random."""
-    ends = np.floor(np.cumsum(wanted, axis=1) + rng.random((len(wanted), 1)))
-    total = np.rint(wanted.sum(axis=1, keepdims=True))
-    ends = np.minimum(ends, total)
-    ends[:, -1:] = total
-    return np.asarray(np.diff(ends, prepend=0.0, axis=1), dtype=np.int64)
+    found, start = np.empty(wanted.shape, dtype=np.int64), rng.random((len(wanted), 1))
+    for rows in some_rows(len(wanted)):
+        total = np.rint(wanted[rows].sum(axis=1, keepdims=True))
+        ends = np.floor(np.cumsum(wanted[rows], axis=1) + start[rows])
+        ends = np.minimum(ends, total)
+        ends[:, -1:] = total
+        found[rows] = np.diff(ends, prepend=0.0, axis=1)
+    return found
 
 
 def _dirichlet_world(spread: Spread, cells: Cells, p: Floats, rng: np.random.Generator) -> Floats:
@@ -424,3 +458,9 @@ def dirichlet(mean: Floats, variance: float, rng: np.random.Generator) -> Floats
 def _normal(shares: Floats) -> Floats:
     """Scaled to a sum of 1 along the last axis."""
     return np.asarray(shares / np.maximum(shares.sum(axis=-1, keepdims=True), TINY))
+
+
+def _scale(shares: Floats) -> Floats:
+    """The same, in place."""
+    shares /= np.maximum(shares.sum(axis=-1, keepdims=True), TINY)
+    return shares

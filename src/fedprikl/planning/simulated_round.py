@@ -179,8 +179,7 @@ class SimulatedRound:
 
     def before_noise(self, counts: Ints, score: Score) -> Floats:
         """An answer without noise, of counts like those of `no_drift`, (draws, terms)."""
-        terms = Terms.of(self.points, self.records)
-        return np.asarray(terms.scores(counts, score) @ terms.weights)
+        return Terms.of(self.points, self.records).sums(counts, score)
 
     def sensitivity(self, score: Score) -> float:
         """How far one protected unit can change an answer."""

@@ -30,6 +30,8 @@ from fedprikl.protocol.round import Invitation, Outcome, Reply, Round, Step, Tra
 from fedprikl.protocol.sums import OpenedSum, trust_of
 from fedprikl.secure_sum import SumAggregator
 
+ENDED = "This round has ended: it has released, or its budget was given back. Start a new one."
+
 
 class Aggregator:
     """One round, seen from the aggregator. It learns cohort sums, never a client's counts.
@@ -127,6 +129,8 @@ class Aggregator:
                 self.drop(number, str(error))
 
     def _check_open(self, number: int) -> None:
+        if self._spent:
+            raise ReleaseRefused(ENDED)
         if number in self.outcomes:
             raise InvalidInputError(f"Cohort {number} is closed already.")
 
@@ -142,7 +146,7 @@ class Aggregator:
         `rng` serves the server's debiasing of noisy counts only; it never makes release noise.
         """
         if self._spent:
-            raise ReleaseRefused("This round has released already. Start a new one.")
+            raise ReleaseRefused(ENDED)
         missing = [n for n in range(len(self.sums)) if n not in self.outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
@@ -239,6 +243,7 @@ class Aggregator:
                     ", but the budget stays charged, because sums were opened. Check the clients' "
                     "files; another round needs more budget."
                 )
+            self._spent = True  # what would be opened now, nobody would pay for
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
         return (
             ", and the budget is not charged. Start another round when more clients can take part."

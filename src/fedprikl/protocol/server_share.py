@@ -17,7 +17,9 @@ anything about its counts. A report whose shares lie on no line, or whose blocks
 passes with probability 1 / (2^61 - 1): the challenge did not exist when it was sent.
 
 A mask hides one challenge, not two: the difference of two numbers a would tell about the counts. So
-a server answers one challenge per plan and period, and keeps it before it publishes anything.
+a server answers one challenge per plan and period, keeps it before it publishes anything, and first
+makes sure that the others answer the same one. Two servers publish b alone: a tells them nothing,
+as two points always lie on a line, and neither can ask the third one which challenge it answered.
 """
 
 import hashlib
@@ -32,7 +34,7 @@ from fedprikl.errors import InvalidInputError, MessageDecodeError, WrongStepErro
 from fedprikl.secure_sum.line_shares import PRIME, SERVERS, Field, expand
 
 ID_BYTES = 16
-CHECKS = 2  # published numbers per report
+CHECKS = 2  # published numbers per report; two servers publish the second
 SECRET_BYTES = 32  # of each server's part of the challenge
 _LABEL = b"fedprikl/servers/1/"
 _LIMB = 21  # bits: products of two limbs, 2^11 of them added up, are exact in a double
@@ -143,8 +145,8 @@ def failing(checks: Mapping[int, Field]) -> npt.NDArray[np.bool_]:
     lie on a line: with a server lost, a client can only choose what its two shares restore to.
     """
     (i, first), (j, second), *more = sorted(checks.items())
-    negative = _PRIME - second[:, 1]
-    height = (np.uint64(j) * first[:, 1] + np.uint64(i) * negative) % _PRIME
+    negative = _PRIME - second[:, -1]
+    height = (np.uint64(j) * first[:, -1] + np.uint64(i) * negative) % _PRIME
     bad: npt.NDArray[np.bool_] = height != 0
     for _, third in more:
         bend = (first + 2 * (_PRIME - second) % _PRIME + third) % _PRIME
@@ -184,6 +186,7 @@ class ServerShare:
     agreed: Ids = field(default_factory=lambda: to_ids(b""), repr=False)
     _known: set[bytes] = field(default_factory=set, repr=False)
     _held: Ids = field(default_factory=lambda: to_ids(b""), repr=False)
+    _published: int = CHECKS  # numbers per report
     _checks: Field | None = field(default=None, repr=False)
     _total: Field | None = field(default=None, repr=False)
 
@@ -222,6 +225,7 @@ class ServerShare:
         """
         self._step(Stage.CLOSED, Stage.AGREED)
         self._others(others)
+        self._published = CHECKS if len(others) == len(SERVERS) - 1 else 1
         self.agreed = self._held
         for ids in others.values():
             self.agreed = np.intersect1d(self.agreed, to_ids(ids), assume_unique=True)
@@ -238,7 +242,7 @@ class ServerShare:
         return int(np.setdiff1d(first, self._held, assume_unique=True).size)
 
     def check(self, challenge: bytes, stored: Stored) -> bytes:
-        """The two numbers of every agreed report, in the order of the ids: what it publishes.
+        """The numbers of every agreed report, in the order of the ids: what it publishes.
 
         Reads each report once, and adds it up on the way. Reports that were not agreed on may be
         among the stored ones.
@@ -256,8 +260,8 @@ class ServerShare:
                 f"{len(self.agreed) - found} reports that this server said it holds are not in its "
                 "store. Nothing was opened; look for the files of its collectors."
             )
-        self._checks, self._total = checks, total
-        return checks.astype("<u8").tobytes()
+        self._checks, self._total = checks[:, -self._published :], total
+        return self._checks.astype("<u8").tobytes()
 
     def settle(self, others: Mapping[int, bytes]) -> bytes:
         """The ids of the reports that are left out: their shares are not those of counts."""
@@ -282,13 +286,13 @@ class ServerShare:
 
     def _read(self, number: int, data: bytes) -> Field:
         checks = np.frombuffer(data, dtype="<u8").astype(np.uint64) if len(data) % 8 == 0 else None
-        size = CHECKS * len(self.agreed)
+        size = self._published * len(self.agreed)
         if checks is None or len(checks) != size or np.any(checks >= _PRIME):
             raise MessageDecodeError(
-                f"Server {number} did not publish {CHECKS} numbers for each of "
+                f"Server {number} did not publish {self._published} numbers for each of "
                 f"{len(self.agreed)} reports. Nothing was opened."
             )
-        return checks.reshape(-1, CHECKS)
+        return checks.reshape(-1, self._published)
 
     def _others(self, others: Mapping[int, bytes]) -> None:
         if not others or not set(others) <= set(SERVERS) - {self.number}:

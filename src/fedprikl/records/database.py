@@ -28,7 +28,7 @@ KINDS = {
     "postgres": "postgresql",
 }
 DATABASE = re.compile(r"(?:sqlite|duckdb):|[A-Za-z][A-Za-z0-9+.-]*://")
-HOLDS_PASSWORD = re.compile(r"//[^@]*:[^@]*@")
+HOLDS_PASSWORD = re.compile(r"//.*:.*@")
 # What libpq takes (password, sslpassword, oauth_client_secret, scram_client_key, scram_server_key),
 # and what later versions may call a secret. Names of files with one (passfile, sslkey) are none.
 SECRET = re.compile(r"password|secret|token|scram_.*_key", re.IGNORECASE)

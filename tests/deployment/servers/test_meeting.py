@@ -1,6 +1,7 @@
 """Three servers settle which reports are counted, over real TLS, and what cheating ones can do."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from fedprikl.deployment.servers import meeting
 from fedprikl.deployment.servers.home import ServerHome, round_name
 from fedprikl.deployment.servers.links import Links, connected
 from fedprikl.deployment.servers.meeting import Settled, settle
+from fedprikl.documents import canonical
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, LedgerDamagedError
 from fedprikl.protocol import SignedPlan
 from fedprikl.protocol.report import make_reports
-from fedprikl.secure_sum.line_shares import restore
+from fedprikl.protocol.server_share import check_weights, combine, commitment
+from fedprikl.secure_sum.line_shares import PRIME, restore
 from fedprikl.store import Head
 from tests.deployment.servers.test_links import free_ports
 from tests.deployment.servers.world import NOW, World, call, reports
@@ -255,7 +258,7 @@ def changing(step: int, change: Callable[[bytes, int], bytes]) -> Change:
     return apply
 
 
-IDS, CHECKS = 2, 5
+HELLO, IDS, CHECKS = 1, 2, 6
 
 
 def test_server_that_claims_other_reports_adds_nothing(world: World) -> None:
@@ -271,7 +274,102 @@ def test_server_that_claims_other_reports_adds_nothing(world: World) -> None:
 def test_server_that_drops_a_client_at_one_other_is_noticed(world: World) -> None:
     send(world, *clients(world.plan()))
     told_one = changing(IDS, lambda ids, to: ids[16:] if to == 1 else ids)
-    assert "did not publish 2 numbers" in errors(meet(world, server2=told_one))
+    assert "different reports" in errors(meet(world, server2=told_one))
+
+
+@pytest.mark.parametrize("answer", ["hello", "secret"])
+def test_server_that_shows_each_of_the_others_another_challenge(world: World, answer: str) -> None:
+    """No checks are published, no challenge is kept, and an honest attempt goes through."""
+    send(world, *clients(world.plan()))
+    found, sent = equivocate(world, answer)
+    assert all("different reports or challenges" in str(each) for each in found[:2])
+    # Hello, ids, the challenge if it is drawn, and a digest: no numbers of reports.
+    assert [len(each) for each in sent.values()] == [3 if answer == "hello" else 5] * 2
+    assert {len(each[-1]) for each in sent.values()} == {32}
+    name = round_name(world.task().fingerprint, 0)
+    assert not any((home.state / f"{name}.json").exists() for home in world.homes)
+    assert total(meet(world)) == SUM
+
+
+def test_two_challenges_would_show_each_clients_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the comparison before the checks is for: without it a mask hides nothing."""
+    signed = world.plan()
+    vector = [1, 0, 0, 0, 0, 0, 1]
+    send(world, *(reports(signed, vector=vector) for _ in range(4)))
+    monkeypatch.setattr(meeting, "_same", _believe)
+    _, sent = equivocate(world, "hello")
+    weights = {n: check_weights(CHOSEN[n], world.task().blocks) for n in (1, 2)}
+    task = world.task(3)
+    intakes = world.homes[2].intakes()
+    ids, rows = next(meeting._stored(intakes, task, 0))
+    for intake in intakes:
+        intake.close()
+    rows = rows[np.argsort(ids)]
+    shown = []
+    for n in (1, 2):
+        theirs = np.frombuffer(sent[n][2], "<u8").reshape(-1, 2)[:, 0].astype(np.uint64)
+        shown.append(restore({n: theirs, 3: combine(rows, weights[n])[:, 0]}).astype(object))
+    of_counts = (weights[1][:-1, 0].astype(object) - weights[2][:-1, 0].astype(object)) @ vector
+    assert {(a - b) % PRIME for a, b in zip(*shown, strict=True)} == {int(of_counts) % PRIME}
+
+
+CHOSEN = {1: 32 * b"x", 2: 32 * b"y"}
+
+
+async def _believe(*_: object) -> None:
+    """No comparison."""
+
+
+def equivocate(world: World, answer: str) -> tuple[list[Any], dict[int, list[bytes]]]:
+    """Server 3 shows 1 and 2 a challenge each; what all ended with, and what both sent it."""
+    sent: dict[int, list[bytes]] = {1: [], 2: []}
+
+    def noted(number: int) -> Change:
+        def apply(links: Links) -> None:
+            honest = links.exchange
+
+            async def exchange(messages: Any) -> dict[int, bytes]:
+                sent[number].append(messages[3])
+                return await honest(messages)
+
+            links.exchange = exchange  # type: ignore
+
+        return apply
+
+    def hello(message: bytes, to: int) -> bytes:
+        return canonical(json.loads(message) | {"challenge": CHOSEN[to].hex()})
+
+    def both(links: Links) -> None:
+        changing(3, lambda _, to: commitment(CHOSEN[to]))(links)
+        changing(4, lambda _, to: CHOSEN[to])(links)
+
+    cheat = changing(HELLO, hello) if answer == "hello" else both
+    return meet(world, server1=noted(1), server2=noted(2), server3=cheat), sent
+
+
+def test_two_servers_publish_nothing_that_a_mask_hides(world: World) -> None:
+    """One of them could ask the third for another challenge. So of each report they send one
+    number, which is 0 for every honest client, whatever the challenge.
+    """
+    send(world, *clients(world.plan()))
+    sizes = list[int]()
+
+    def note(data: bytes, _: int) -> bytes:
+        sizes.append(len(data))
+        return data
+
+    assert total(meet(world, (1, 3), server1=changing(CHECKS, note))) == SUM
+    assert sizes == [8 * 4]
+
+
+def test_server_that_names_few_reports_cannot_single_out_a_client(world: World) -> None:
+    send(world, *clients(world.plan(), 8))
+    few = changing(IDS, lambda ids, _: ids[: 3 * 16])
+    found = meet(world, server2=few)
+    assert "3 of the 8 reports of this server are held by all" in str(found[0])
+    assert "answer without it" in str(found[2])
 
 
 def test_wrong_check_numbers_leave_reports_out_and_are_noticed(world: World) -> None:

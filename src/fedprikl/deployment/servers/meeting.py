@@ -3,9 +3,12 @@
     1. each closes its intake for the period, for ever
     2. hello: the same plan and period, the same servers present, nobody's ledger went back in time
     3. the ids that all of them hold
-    4. a challenge that nobody chose; each keeps it, and answers no other one for this period
-    5. two numbers per report (`protocol/server_share.py`); reports that fail are left out
-    6. a digest of all that, which must be the same at all of them
+    4. a challenge that nobody chose
+    5. a digest of ids and challenge, the same at all of them: or one could show each of the others
+       a challenge of its own, and a mask hides one only. Each keeps the challenge, and answers no
+       other one for this period
+    6. the checks of each report (`protocol/server_share.py`); reports that fail are left out
+    7. a digest of all that, the same at all of them
 
 It can be repeated until the answer begins: the same challenge gives the same numbers, so nobody
 learns more from a second time. What comes after is done once (`answering.py`).
@@ -39,7 +42,8 @@ from fedprikl.protocol.server_share import (
 from fedprikl.secure_sum.line_shares import Field
 from fedprikl.store import Head, replace_file
 
-VERSION = 1  # of what servers say to each other
+VERSION = 2  # of what servers say to each other
+LEAST_COMMON = 0.5  # of a server's reports: one that names few others could single out a client
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ async def settle(
     previous: str = "",
     randomness: Callable[[int], bytes] = os.urandom,
 ) -> Settled:
-    """Steps 1 to 6. `head` is that of this server's ledger; `verify` raises if it lacks another."""
+    """Steps 1 to 7. `head` is that of this server's ledger; `verify` raises if it lacks another."""
     memory = Memory.open(home, round_name(task.fingerprint, period))
     home.close(task.fingerprint, period)
     role, intakes = ServerShare(number=task.number, blocks=task.blocks), home.intakes()
@@ -119,7 +123,14 @@ async def settle(
                 verify(Head(*hello["seen"][str(task.number)]))
         lists = await links.broadcast(own)
         agreed = role.agree(lists)
+        if len(agreed) < LEAST_COMMON * len(own):
+            raise DeploymentError(
+                f"Only {len(agreed) // ID_BYTES} of the {len(own) // ID_BYTES} reports of this "
+                "server are held by all. Nothing was opened. One server lost its reports, or does "
+                "not name what it holds: answer without it."
+            )
         challenge = await _challenge(links, hellos, memory, randomness)
+        await _same(links, _digest(task, period, links.present, agreed, challenge))
         memory.keep_challenge(challenge)
         checks = role.check(challenge, _stored(intakes, task, period))
         left_out = role.settle(await links.broadcast(checks))
@@ -271,6 +282,6 @@ def _digest(task: Task, period: int, present: Sequence[int], *parts: bytes | str
 async def _same(links: Links, digest: bytes) -> None:
     if any(other != digest for other in (await links.broadcast(digest)).values()):
         raise DeploymentError(
-            "The servers have settled on different reports: one of them told the others different "
-            "things. Nothing was opened, nothing was spent."
+            "The servers have settled on different reports or challenges: one of them told the "
+            "others different things. Nothing was opened, nothing was spent."
         )
