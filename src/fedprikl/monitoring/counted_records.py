@@ -13,17 +13,9 @@ from zoneinfo import ZoneInfo
 from fedprikl.documents import digest, read_fields, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
-from fedprikl.records import (
-    CsvFormat,
-    Days,
-    FileRecords,
-    Place,
-    TimeSlice,
-    check_once,
-    data_files,
-    open_records,
-)
-from fedprikl.records.clients import Records
+from fedprikl.records import CsvFormat, Days, FileRecords, Place, TimeSlice, data_files
+from fedprikl.records.clients import Records, open_records
+from fedprikl.records.sources import check_once
 from fedprikl.store import Entry, Store, StoreKind
 
 REGISTRY = StoreKind(
