@@ -169,6 +169,15 @@ def test_a_malformed_key_is_called_malformed(
     assert "genuine" not in result.output
 
 
+def test_an_empty_key_is_not_no_key(genuine: dict[str, Any], tmp_path: Path) -> None:
+    """A script's variable may not be set."""
+    file = tmp_path / "release.json"
+    file.write_text(json.dumps(genuine))
+    result = runner.invoke(app, ["verify", str(file), "--signer", ""])
+    assert result.exit_code == 2
+    assert "--signer is empty" in result.output
+
+
 def test_a_release_is_shown_with_its_verdict_and_plan(
     genuine: dict[str, Any], world: World, tmp_path: Path
 ) -> None:

@@ -166,7 +166,7 @@ def test_a_site_that_refused_under_seal_repeats_its_bytes(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked again, it must not say in the open that it has answered: that would be the refusal."""
-    monkeypatch.setattr("fedprikl.deployment.site.open_records", rows_that_fail)
+    monkeypatch.setattr("fedprikl.monitoring.counted_records.open_records", rows_that_fail)
     grid, made = federation.grid(), list[bytes]()
 
     def alter(asked: Message, answer: Message) -> list[Message]:
@@ -309,9 +309,9 @@ def no_room(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "fail", "logged"),
     [
-        ("fedprikl.deployment.site.open_records", rows_that_fail, "nowhere.csv"),
+        ("fedprikl.monitoring.counted_records.open_records", rows_that_fail, "nowhere.csv"),
         (
-            "fedprikl.deployment.site.open_records",
+            "fedprikl.monitoring.counted_records.open_records",
             rows_that_crash,
             "ZeroDivisionError",
         ),

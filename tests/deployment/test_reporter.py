@@ -367,6 +367,7 @@ def test_a_dry_run_shows_sizes_and_no_count(
     assert document["cells"] == {"": ["0", "1", "2"]}
     assert "counts" not in document
     assert "--organiser is malformed" in run(*files, "--dry-run", "--organiser", "abc").output
+    assert "--organiser is empty" in run(*files, "--dry-run", "--organiser", "").output
     for wrong in ([*files, "--show-counts"], [plan], [plan, "--dry-run", "--show-counts"]):
         assert run(*wrong).exit_code == 2
 

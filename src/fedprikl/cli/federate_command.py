@@ -79,11 +79,11 @@ def federate_command(
     Example: `fedprikl federate my-superlink --plan plan.json --signer 3f5a... --clients 20`
     """
     check_flower()
-    key = check_key(key)
-    if not key:
+    if not key or not key.strip():
         raise typer.BadParameter(
             "--signer is empty: without the aggregator's key the relay could make a release itself."
         )
+    key = check_key(key)
     output, report = files.output, files.report
     check_outputs(output, report, force=files.force, inputs=(plan, roster))
     signed = SignedPlan.load(plan)

@@ -255,7 +255,7 @@ def run_command(
         telling = Telling(plan, files, audience, inputs)
         signed = telling.signed
         check_flower()
-        public = check_key(signer)
+        public = check_key(signer or None)
         if not public:
             raise typer.BadParameter(
                 "--federation needs the aggregator's key, or anybody could make releases: --signer."

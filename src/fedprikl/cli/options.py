@@ -38,7 +38,7 @@ LEDGER = Path("ledger.db")
 KeyFile = Annotated[Path, typer.Option(help="The aggregator's signing key; made if it is missing.")]
 KEY = Path("aggregator.pem")
 PublicKey = Annotated[
-    str,
+    str | None,
     typer.Option("--signer", help="The aggregator's public signing key, 64 hexadecimal digits."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
@@ -263,10 +263,17 @@ def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
     return [name for name, each in sources.items() if each is not None and each.name != "DEFAULT"]
 
 
-def check_key(text: str, option: str = "--signer") -> str:
-    """A public key as it is compared, or nothing; what cannot be a key is wrong usage."""
+def check_key(text: str | None, option: str = "--signer") -> str:
+    """A public key as it is compared; "" if the option was left out.
+
+    What cannot be a key is wrong usage, also nothing: a variable of a script may not be set.
+    """
+    if text is None:
+        return ""
     key = text.strip().lower()
-    if key and not re.fullmatch("[0-9a-f]{64}", key):
+    if not key:
+        raise typer.BadParameter(f"{option} is empty. Give a public key, or leave the option out.")
+    if not re.fullmatch("[0-9a-f]{64}", key):
         raise typer.BadParameter(
             f"{option} is malformed: a public key has 64 hexadecimal digits, as `fedprikl keys` "
             "prints them. Nothing was checked."

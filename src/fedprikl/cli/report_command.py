@@ -36,8 +36,9 @@ def report_command(
         typer.Option(help="Of a series: which period.", show_default="the last that is over"),
     ] = None,
     organiser: Annotated[
-        str, typer.Option(help="Public key that must have signed the plan.", show_default="any")
-    ] = "",
+        str | None,
+        typer.Option(help="Public key that must have signed the plan.", show_default="any"),
+    ] = None,
     home: Annotated[
         Path | None,
         typer.Option(help="This client's folder; default: $FEDPRIKL_HOME or ~/.fedprikl."),

@@ -39,7 +39,7 @@ def serve_command(
     history: Annotated[Path, typer.Argument(help="The history, from `fedprikl monitor`.")],
     plan: Annotated[Path, typer.Option(help="The plan of the series.")] = Path("plan.json"),
     ledger: LedgerFile = LEDGER,
-    key: PublicKey = "",
+    key: PublicKey = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; if others can reach it, a note says so.")
     ] = "127.0.0.1",

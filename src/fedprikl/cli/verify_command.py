@@ -15,7 +15,7 @@ from fedprikl.protocol.answering import SERVERS
 
 def verify_command(
     release: Annotated[Path, typer.Argument(help="A release, from `fedprikl estimate`.")],
-    key: PublicKey = "",
+    key: PublicKey = None,
     plan: Annotated[
         Path | None, typer.Option(help="Check too that the release is about this plan.")
     ] = None,
