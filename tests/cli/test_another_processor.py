@@ -319,10 +319,10 @@ def test_what_was_said_about_a_period_stays(world: World, monkeypatch: pytest.Mo
     (alarm,) = before.alarms
     real = sequential._threshold
     monkeypatch.setattr(sequential, "_threshold", lambda *known: 1000 * real(*known))
-    sequential._nulls.cache_clear()
+    sequential._depths.cache_clear()
     try:
         after = world.monitor(over(3))
     finally:
-        sequential._nulls.cache_clear()
+        sequential._depths.cache_clear()
     assert [point.exceeds for point in after.points[:4]] == [False, True, False, False]
     assert after.alarms == (alarm,)

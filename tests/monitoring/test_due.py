@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fedprikl as fk
+from fedprikl.documents import canonical, to_plain
 from fedprikl.errors import (
     BudgetExceededError,
     HistoryError,
@@ -16,6 +17,11 @@ from fedprikl.errors import (
     ReleaseRefused,
 )
 from fedprikl.front.series import EMPTY
+from fedprikl.monitoring import sequential
+from fedprikl.monitoring.history import History
+from fedprikl.monitoring.monitored_views import counts_of, monitored_views
+from fedprikl.monitoring.null_series import ViewNull
+from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Series, SigningKey
@@ -23,6 +29,7 @@ from tests.monitoring.small_series import (
     FIRST,
     NAMED,
     NAMES,
+    REFERENCE,
     WEEKS,
     World,
     over,
@@ -65,6 +72,37 @@ def test_what_is_done_is_not_done_again(folder: Path) -> None:
     earlier = world.monitor(FIRST.isoformat())  # the clock was set back
     assert kept_bytes(world) == before
     assert earlier.points == first.points
+
+
+def test_what_was_simulated_is_not_simulated_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The history keeps the laws without drift, to the last digit; the verdict is the same."""
+    world = World.create(folder / "series").grow(0).grow(1)
+    world.monitor(over(0))
+    monkeypatch.setattr(sequential, "simulate_null", NotImplemented)
+    last = world.monitor(over(1)).points[1]
+    monkeypatch.undo()
+    with History.open(world.history, create=False) as opened:
+        releases, plan = opened.releases(), world.plan
+        judged = opened.read().judged.values()
+        (kept,) = (each["simulated"] for each in judged if "simulated" in each)
+    counts = [counts_of(each, plan, REFERENCE, n) for n, each in sorted(releases.items())]
+    laws: dict[str, ViewNull] = {}
+    anew = judge_series(
+        monitored_views(plan, REFERENCE),
+        counts,
+        false_alarm=plan.verdict.false_alarm,
+        per_year=plan.series.per_year,
+        horizon=plan.series.periods,
+        simulated=laws,
+    )
+    assert kept == canonical({name: to_plain(each) for name, each in laws.items()}).decode()
+    assert last.whole is not None
+    assert (anew.judged[1].views[0], anew.judged[1].threshold) == (
+        replace(last.whole, sizes=()),
+        last.threshold,
+    )
 
 
 def test_periods_are_caught_up_in_order(folder: Path) -> None:

@@ -209,6 +209,18 @@ def test_a_rewritten_entry_that_makes_no_sense_is_damage(world: World) -> None:
         world.verify()
 
 
+def test_kept_laws_that_make_no_sense_are_damage(world: World) -> None:
+    def change(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for body in bodies:
+            if "simulated" in body.get("found", {}):
+                body["found"]["simulated"] = '{"a": {"windows": {}}}'
+        return bodies
+
+    rewritten(world.grow(3), change)
+    with pytest.raises(HistoryDamagedError, match="makes no sense"):
+        world.monitor(over(3))
+
+
 def test_rows_that_were_cut_off_are_noticed(world: World) -> None:
     """The chain is whole: only the registry of counted records knows."""
     with History.open(world.history, create=False) as opened:

@@ -6,11 +6,14 @@ counted each time, it is drawn anew. Nobody knows which, so both worlds are simu
 The simulation is public and has a fixed seed.
 """
 
+import hashlib
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
+from importlib.metadata import version
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +36,8 @@ FLAT = 0.05  # standard deviation of a statistic that tells nothing; usual is 1
 BLOCK = 52  # periods of a simulated series that are judged, at most
 FEWEST, MOST = 400, 2_000  # simulated series
 EFFORT = 2**24  # counts that are simulated, of all views together
+
+Worlds = tuple[tuple[SmoothTail, ...], ...]  # of every world that was simulated, some tails
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +160,11 @@ class NullCase:
         return isinstance(other, NullCase) and self._key == other._key
 
     @property
+    def digest(self) -> str:
+        """Of all that the simulation depends on, the version of this software with it."""
+        return _digest(self)
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """Windows that fit."""
         return tuple(length for length in LENGTHS if length <= self.periods)
@@ -178,10 +188,38 @@ class ViewNull:
     A *depth* is -ln P(a larger value without drift): a common scale of all views and windows.
     """
 
-    windows: dict[int, tuple[tuple[SmoothTail, ...], ...]]  # per length, world and grouping
+    windows: dict[int, Worlds]  # per length, world and grouping
     variations: dict[int, tuple[SmoothTail, ...]]  # of total variations, where one is tolerated
-    largest: tuple[tuple[SmoothTail, ...], ...]  # of the period test, of the cumulative test
+    largest: Worlds  # of the period test, of the cumulative test
     series: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a history keeps it: five numbers for each tail."""
+
+        def plain(worlds: Sequence[Sequence[SmoothTail]]) -> list[list[tuple[float, ...]]]:
+            return [list(map(astuple, tails)) for tails in worlds]
+
+        return {
+            "windows": {str(length): plain(worlds) for length, worlds in self.windows.items()},
+            "variations": {str(length): plain([each]) for length, each in self.variations.items()},
+            "largest": plain(self.largest),
+            "series": self.series,
+        }
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> "ViewNull":
+        """The inverse of `to_dict`."""
+
+        def tails(worlds: Sequence[Sequence[Sequence[float]]]) -> Worlds:
+            return tuple(tuple(SmoothTail(*each) for each in world) for world in worlds)
+
+        period, windows = tails(found["largest"])
+        return cls(
+            windows={int(length): tails(each) for length, each in found["windows"].items()},
+            variations={int(n): tails(each)[0] for n, each in found["variations"].items()},
+            largest=(period, windows),
+            series=found["series"],
+        )
 
     def depth(self, length: int, values: Floats) -> Floats:
         """Of the statistics of windows, (groupings, ...): the rarest of all groupings, by the union
@@ -211,6 +249,11 @@ def normal_deviate(depth: Floats | float) -> Floats:
     3.0
     """
     return np.asarray(-scipy.special.ndtri_exp(-np.asarray(depth)), dtype=np.float64)
+
+
+@lru_cache(maxsize=1024)  # what a reference's clients hold is a long text
+def _digest(case: NullCase) -> str:
+    return hashlib.sha256(repr((version("fedprikl"), case._key)).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from fedprikl.monitoring.monitored_views import (
     counts_of,
     monitored_views,
 )
+from fedprikl.monitoring.null_series import ViewNull
 from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.status import (
     BudgetFacts,
@@ -88,8 +90,8 @@ def run_due(
 def keep_findings(history: History, reference: Reference, *, at: str) -> None:
     """Judges every release that is not judged yet, and keeps what was found.
 
-    Anybody who has the releases and the reference can repeat it. Cost: all releases are read; the
-    first time, thresholds are simulated (seconds).
+    Anybody who has the releases and the reference can repeat it. Cost: all releases are read; and
+    seconds for thresholds that were not simulated before. What was simulated is kept, too.
     """
     found = history.read()
     plan, todo = found.plan, sorted(found.kept.keys() - found.judged.keys())
@@ -101,6 +103,8 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
         number: {view.name: view for view in read_point(kept).views}
         for number, kept in found.judged.items()
     }
+    simulated = _simulated(found)
+    kept_before = set(simulated)
     verdict = judge_series(
         views,
         list(counts.values()),
@@ -109,6 +113,7 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
         horizon=plan.series.periods,
         rebaselined=found.rebaselined,
         said=said,
+        simulated=simulated,
     )
     judged = {each.period: each for each in verdict.judged}
     for number in todo:
@@ -116,14 +121,28 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
         point = _point(releases[number], judged[number], plan, sizes)
         body = {"point": to_plain(point), "privacy": str(releases[number].privacy)}
         if number == todo[-1]:
-            # Windows as text: those of the last period are read, the many before are passed over.
+            # As text what is long: whoever does not need it passes over it.
             windows = to_plain(window_values(views, list(counts.values())))
+            fresh = {name: to_plain(simulated[name]) for name in simulated.keys() - kept_before}
+            body |= {"simulated": canonical(fresh).decode()} if fresh else {}
             body |= {
                 "windows": canonical(windows).decode(),
                 "alarms": to_plain(verdict.alarms),
                 "findable": to_plain(verdict.findable),
             }
         history.judge(number, body, at=at)
+
+
+def _simulated(found: SeriesHistory) -> dict[str, ViewNull]:
+    """The laws without drift that the history has kept, by the digests of their cases."""
+    with _readable():
+        texts = [each["simulated"] for each in found.judged.values() if "simulated" in each]
+        return {digest: null for text in texts for digest, null in _laws(text).items()}
+
+
+@lru_cache(maxsize=256)  # also for whatever is computed from them, once for each of these objects
+def _laws(text: str) -> dict[str, ViewNull]:
+    return {digest: ViewNull.from_dict(each) for digest, each in json.loads(text).items()}
 
 
 def window_values(

@@ -8,7 +8,7 @@ statistics that lie on their threshold to within the rounding of the processor.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -48,6 +48,7 @@ from fedprikl.monitoring.null_series import (
 from fedprikl.reference import QueryPoints, Spread
 
 Range = tuple[int, int]  # first and last period
+Simulated = MutableMapping[str, ViewNull]  # by the digest of their case
 
 LEAST = 0.5  # records in a cell: none may be impossible
 HALVINGS = 30
@@ -169,6 +170,7 @@ def judge_series(
     horizon: int,
     rebaselined: Sequence[Range] = (),
     said: Mapping[int, Mapping[str, JudgedView]] = MappingProxyType({}),
+    simulated: Simulated | None = None,
 ) -> SeriesVerdict:
     """Every counted period of a series, judged with those before it, and the alarms.
 
@@ -183,7 +185,10 @@ def judge_series(
     `said` are the views of periods that were judged before. It stays: on another processor a
     statistic may land on the other side of its threshold, and people know alarms by their numbers.
 
-    Cost: some seconds the first time, for the simulation; then about a millisecond per period.
+    `simulated` are laws without drift that are known already, by the `digest` of their case. Those
+    that had to be simulated are added.
+
+    Cost: some seconds for a simulation; else about a millisecond per period.
 
     >>> from fedprikl.estimation import CountNoise, NoisyCounts
     >>> from fedprikl.reference import Reference
@@ -207,13 +212,16 @@ def judge_series(
     _check(views, periods)
     nominal = dict(zip([period.number for period in periods], nominal_of(periods), strict=True))
     judged: list[JudgedPeriod] = []
+    nulls = _Nulls({} if simulated is None else simulated)
     segments = list(_segments(views, periods, rebaselined))
     for segment in segments:
-        found = _judge(segment, nominal, rate=rate, per_year=per_year, horizon=horizon)
+        found = _judge(segment, nominal, nulls, rate=rate, per_year=per_year, horizon=horizon)
         judged += [_as_said(period, said.get(period.period, {})) for period in found]
     alarms = follow_alarms(judged, _tracer(segments))
     known = [each for each in segments if each.periods][-1:]
-    findable = [_findable(e, nominal, rate=rate, per_year=per_year, horizon=horizon) for e in known]
+    findable = [
+        _findable(e, nominal, nulls, rate=rate, per_year=per_year, horizon=horizon) for e in known
+    ]
     return SeriesVerdict(judged=tuple(judged), alarms=alarms, findable=next(iter(findable), None))
 
 
@@ -269,30 +277,51 @@ def _segments(
         yield Segment(baseline, mine, watched)
 
 
+@dataclass(frozen=True, slots=True)
+class _Nulls:
+    """The laws of all views without drift, simulated unless they are known."""
+
+    known: Simulated
+
+    def of(self, cases: Sequence[NullCase]) -> tuple[ViewNull, ...]:
+        """One for each view."""
+        for case in cases:
+            if case.digest not in self.known:
+                self.known[case.digest] = simulate_null(case)
+        return tuple(self.known[case.digest] for case in cases)
+
+
 @lru_cache(maxsize=256)
-def _nulls(
-    cases: tuple[NullCase, ...], rate: float
-) -> tuple[tuple[ViewNull, ...], tuple[float, float]]:
-    """The nulls of all views, and the thresholds of both tests: each has half of the rate."""
-    nulls = tuple(map(simulate_null, cases))
-    return nulls, (_threshold(nulls, 0, rate / 2), _threshold(nulls, 1, rate / 2))
+def _depths(nulls: tuple[ViewNull, ...], rate: float) -> tuple[float, float]:
+    """The thresholds of both tests: each has half of the rate."""
+    return _threshold(nulls, 0, rate / 2), _threshold(nulls, 1, rate / 2)
 
 
 def _findable(
-    segment: Segment, nominal: dict[int, Nominal], *, rate: float, per_year: int, horizon: int
+    segment: Segment,
+    nominal: dict[int, Nominal],
+    nulls: _Nulls,
+    *,
+    rate: float,
+    per_year: int,
+    horizon: int,
 ) -> FindableInSeries:
     """What the counted periods of a segment could have shown, by the thresholds of the last one."""
     watched, last = [each.view for each in segment.views], nominal[segment.periods[-1].number]
     cases, blocks = null_cases(watched, last, per_year=per_year, horizon=horizon)
     variation = _variation_depth(len(cases) * min(per_year, horizon), rate)
-    return _findable_by(cases, rate / blocks, len(segment.periods), variation)
+    return _findable_by(cases, nulls.of(cases), rate / blocks, len(segment.periods), variation)
 
 
 @lru_cache(maxsize=256)
 def _findable_by(
-    cases: tuple[NullCase, ...], rate: float, counted: int, variation: float
+    cases: tuple[NullCase, ...],
+    nulls: tuple[ViewNull, ...],
+    rate: float,
+    counted: int,
+    variation: float,
 ) -> FindableInSeries:
-    nulls, depths = _nulls(cases, rate)
+    depths = _depths(nulls, rate)
     return findable_in_series(cases, nulls, depths, counted, variation=variation)
 
 
@@ -304,6 +333,7 @@ def _variation_depth(judged: int, rate: float) -> float:
 def _judge(
     segment: Segment,
     nominal: dict[int, Nominal],
+    nulls: _Nulls,
     *,
     rate: float,
     per_year: int,
@@ -315,13 +345,14 @@ def _judge(
     for key in dict.fromkeys(keys):
         watched = [each.view for each in segment.views]
         cases, blocks = null_cases(watched, key, per_year=per_year, horizon=horizon)
-        nulls, depths = _nulls(cases, rate / blocks)
+        laws = nulls.of(cases)
+        depths = _depths(laws, rate / blocks)
         limits = normal_deviate(np.array(depths)).tolist()
         places = [place for place, other in enumerate(keys) if other == key]
         variation = _variation_depth(len(cases) * min(per_year, horizon), rate)
         tested = [
             _deviates(each, null, places, variation)
-            for each, null in zip(segment.views, nulls, strict=True)
+            for each, null in zip(segment.views, laws, strict=True)
         ]
         for row, place in enumerate(places):
             values = [(found_z[:, row], beyond[:, row]) for found_z, beyond in tested]
