@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.errors import (
@@ -19,6 +18,7 @@ from fedprikl.errors import (
     RecordsError,
 )
 from fedprikl.front.checking import Progress
+from fedprikl.libraries import narwhals as nw
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.status import BudgetFacts
 from fedprikl.privacy import Head, Ledger

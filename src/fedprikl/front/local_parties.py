@@ -8,12 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, RecordsError, ReleaseRefused
 from fedprikl.front.bookkeeping import ClientRecords, open_account
 from fedprikl.front.checking import Progress, silent
+from fedprikl.libraries import narwhals as nw
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
     Aggregator,

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import narwhals.stable.v2 as nw
-
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict, VerdictOutcome
+from fedprikl.libraries import narwhals as nw
 from fedprikl.monitoring.status import BudgetFacts
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, ColumnAnswer, Plan, Release
