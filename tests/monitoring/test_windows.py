@@ -1,14 +1,22 @@
 """Windows: sums of noisy counts, read like one longer period."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import polars as pl
 import pytest
 
+import fedprikl as fk
 from fedprikl.estimation import CountedView, answers_from_counts, sum_counts
-from fedprikl.monitoring.monitored_views import MonitoredView
-from fedprikl.monitoring.periods import window_values
+from fedprikl.monitoring import periods as findings
+from fedprikl.monitoring.history import History
+from fedprikl.monitoring.monitored_views import MonitoredView, counts_of, monitored_views
+from fedprikl.monitoring.periods import sizes_of, window_values
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
 from tests.monitoring.series_worlds import MOVED, PI, SCALE, drifting, view
+from tests.monitoring.small_series import NAMES, WEEKS, over
 
 
 def test_sums_are_those_of_one_longer_period() -> None:
@@ -52,3 +60,39 @@ def test_a_window_of_one_period_is_that_period() -> None:
     counted = CountedView(view().points, one, view().spread_at(2000, 20))
     direct = answers_from_counts(counted, view().scores, mechanism="")
     assert [size.value for size in found.sizes] == [size.value for size in direct]
+
+
+@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_sizes_of_a_period_are_those_of_its_release(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ids: bool, unit: Any
+) -> None:
+    """They are computed once, and anybody who computes them again finds the same."""
+    rng = np.random.default_rng(3)
+    held = {name: rng.choice(list("abc"), 400) for name in ("plan", "place")}
+    public = pl.DataFrame({"id": rng.integers(40, size=400)} | held)
+    reference = fk.Reference.fit(public if ids else public.drop("id"), client="id" if ids else None)
+    planned = fk.plan(reference, clients=3, records=60, epsilon=2, series=WEEKS, unit=unit).plan
+    for name in NAMES:
+        rows = [f"2027-01-05,{each},b" for each in rng.choice(list("abc"), 20)]
+        (folder / "clients").mkdir(exist_ok=True)
+        (folder / "clients" / name).write_text("\n".join(["day,plan,place", *rows, ""]))
+    history, settings = folder / "history.db", {"largest_epsilon": 50.0, "largest_delta": 1e-3}
+    files: dict[str, Any] = {"ledger": folder / "ledger.db", "key": folder / "key.pem"}
+    computed: list[str] = []
+
+    def sizes(view: MonitoredView, *of: Any) -> Any:
+        computed.append(view.name)
+        return sizes_of(view, *of)
+
+    monkeypatch.setattr(findings, "sizes_of", sizes)
+    files |= {"history": history, "at": over(0)} | settings
+    status = fk.monitor(reference, folder / "clients", planned, **files)
+    assert set(computed) <= {""}  # of the whole a release does not say what no drift gives
+    watched = monitored_views(planned, reference)
+    with History.open(history, create=False) as opened:
+        period = counts_of(opened.releases()[0], planned, reference, 0)
+    assert status.points[0].columns
+    for column in status.points[0].columns:
+        (place,) = (n for n, each in enumerate(watched) if each.name == column.name)
+        assert column.sizes == sizes_of(watched[place], [period], place)

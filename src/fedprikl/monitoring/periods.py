@@ -117,9 +117,14 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
     )
     judged = {each.period: each for each in verdict.judged}
     for number in todo:
-        sizes = [sizes_of(each, [counts[number]], place) for place, each in enumerate(views)]
-        point = _point(releases[number], judged[number], plan, sizes)
-        body = {"point": to_plain(point), "privacy": str(releases[number].privacy)}
+        release, period = releases[number], counts[number]
+        sizes = [
+            _said_sizes(plan, release, view, str(period.views[place].noise[0]))
+            or sizes_of(view, [period], place)
+            for place, view in enumerate(views)
+        ]
+        point = _point(release, judged[number], plan, sizes)
+        body = {"point": to_plain(point), "privacy": str(release.privacy)}
         if number == todo[-1]:
             # As text what is long: whoever does not need it passes over it.
             windows = to_plain(window_values(views, list(counts.values())))
@@ -143,6 +148,23 @@ def _simulated(found: SeriesHistory) -> dict[str, ViewNull]:
 @lru_cache(maxsize=256)  # also for whatever is computed from them, once for each of these objects
 def _laws(text: str) -> dict[str, ViewNull]:
     return {digest: ViewNull.from_dict(each) for digest, each in json.loads(text).items()}
+
+
+def _said_sizes(
+    plan: Plan, release: Release, view: MonitoredView, noise: str
+) -> tuple[Answer, ...]:
+    """What a release says about a column, where `sizes_of` would say the same; else nothing.
+
+    It would not if values with noise of their own were released too. With a design effect, what no
+    drift gives is computed in another way.
+    """
+    counts_alone = {each.release for each in plan.about_columns} == {"counts"}
+    if plan.verdict.design_effect is not None or not counts_alone:
+        return ()
+    about = [each.answers for each in release.columns if each.name == view.name]
+    said = {each.target: replace(each, mechanism=noise) for answers in about for each in answers}
+    wanted = [score.target for score in view.scores]
+    return tuple(said[target] for target in wanted) if said.keys() >= set(wanted) else ()
 
 
 def window_values(
