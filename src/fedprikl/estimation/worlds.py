@@ -364,7 +364,7 @@ def dealt_sizes(sizes: Floats, shape: tuple[int, int], rng: np.random.Generator)
     start = np.where(kept == len(ordered) - 1, ordered[-1], ordered[-number - 1])
     place = rng.integers(0, len(ordered), shape, dtype=np.int32)
     dealt = ordered[place]
-    far = np.flatnonzero(place >= kept[:, None])  # few: only these take a power
+    far = np.flatnonzero(place >= kept[:, None].astype(place.dtype))  # few: these take a power
     row = far // shape[1]
     beyond = np.minimum(rng.standard_exponential(len(far)) / index[row], FURTHEST)
     dealt.ravel()[far] = start[row] * np.exp(beyond)
