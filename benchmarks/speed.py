@@ -72,7 +72,6 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--cells", type=int, default=2**16)
     options = parser.parse_args()
-    waited = waits()  # first: a process starts with the largest memory of the one that starts it
     numbers = np.random.default_rng(0).random(2_000_000)
     unit = best(lambda: np.sort(numbers))
     whole = planner(options.cells)
@@ -83,7 +82,7 @@ def main() -> None:
         "growth": round(whole / planner(options.cells // 16), 2),
         "verdict": round(verdict(options.cells) / unit, 2),
         "thousand_shares": round(share() / unit, 2),
-        "waits": waited,
+        "waits": waits(),
     }
     if options.json:
         print(json.dumps(found))
