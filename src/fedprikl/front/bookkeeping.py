@@ -171,8 +171,10 @@ def content_digests(
         if isinstance(source, DatabaseTable):
             found |= dict.fromkeys(source.places, "")
         elif isinstance(source, Path):
-            found |= dict.fromkeys(places(source), "")
-            found |= {str(file.resolve()): _of_file(file) for file in _paths(source, None)}
+            files = _paths(source, None)
+            place = {each: str(each.resolve()) for each in {source, *files}}  # which takes long
+            found |= dict.fromkeys(place.values(), "")
+            found |= {place[file]: _of_file(file) for file in files}
         else:
             found[f"in memory: {population}: {name}"] = _of_records(source)
         progress("reading records", done, len(clients))
@@ -183,7 +185,7 @@ def places(path: Place, days: Days | None = None) -> set[str]:
     """Of a client's file or folder: its own place, and those of the files in it, of some days."""
     if isinstance(path, DatabaseTable):
         return set(path.places)
-    return {str(each.resolve()) for each in (path, *_paths(path, days))}
+    return {str(each.resolve()) for each in {path, *_paths(path, days)}}
 
 
 def _paths(path: Path, days: Days | None) -> list[Path]:
