@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -232,8 +232,7 @@ class Number:
 
     value: float
     limits: Callable[[], Interval | None]
-    # What it would be of populations with these counts: (draws, m).
-    simulated: Callable[[NoDrift, Ints, np.random.Generator], Floats]
+    undrifted: Callable[[NoDrift], Floats]  # what it would be of populations without drift
     noise_sd: float | None = None  # of the noise in it, where it is known
 
 
@@ -243,34 +242,53 @@ def counts_numbers(
     """As noisy counts tell them. `rng` serves to draw what the counts were before noise."""
     design = CountsDesign.of(points, noisy)
 
-    def simulated(score: Score, _model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
-        return design.simulate(counts, scores=[score], rng=rng, draws=DRAWS).T
+    def undrifted(place: int, model: NoDrift) -> Floats:
+        return np.asarray(_undrifted(design, scores, model)[:, place])
 
     found = read_noisy_counts(points, noisy, scores=scores, rng=rng)
     return tuple(
         Number(
             value=value,
             limits=partial(counts_interval, points, noisy, value, score=score, scores=scores),
-            simulated=partial(simulated, score),
+            undrifted=partial(undrifted, place),
             noise_sd=noise_sd,
         )
-        for score, (value, noise_sd) in zip(scores, found, strict=True)
+        for place, (score, (value, noise_sd)) in enumerate(zip(scores, found, strict=True))
     )
 
 
-def value_number(
-    value: float, statistic: Statistic, limits: Callable[[], Interval | None]
+@lru_cache(maxsize=4)  # one simulation for all scores
+def _undrifted(design: CountsDesign, scores: tuple[Score, ...], model: NoDrift) -> Floats:
+    """What noisy counts would tell of populations without drift: (populations, scores)."""
+
+    def simulated(_: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
+        return design.simulate(counts, scores=scores, rng=rng, draws=DRAWS).T
+
+    return _of_populations(simulated, model)
+
+
+def _of_populations(
+    simulated: Callable[[NoDrift, Ints, np.random.Generator], Floats], model: NoDrift
+) -> Floats:
+    """What is simulated of the counts of public populations without drift, some at a time."""
+    each = DRAWS * (len(model.pi) + 1)
+    populations = min(POPULATIONS, max(10, MOST // each))
+    parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
+    rng = public_simulation()
+    return np.concatenate([simulated(model, model.counts(len(part), rng), rng) for part in parts])
+
+
+def combined(
+    value: float,
+    statistic: Statistic,
+    limits: Callable[[], Interval | None],
+    counts: Number,
+    score: Score,
+    design: CountsDesign,
 ) -> Number:
-    """As a value with noise of its own tells it, which is a statistic too."""
-
-    def simulated(model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
-        return with_noise(statistic.draw(model, counts, rng), statistic.mechanism)
-
-    return Number(value=value, limits=limits, simulated=simulated)
-
-
-def combined(value: Number, counts: Number, score: Score, design: CountsDesign) -> Number:
     """The best of a value and of noisy counts: weighted by inverse squares of their usual errors.
+
+    The value has noise of its own, and is a statistic too.
 
     Both are about the very records, so their errors are noise, and what is left of a bias. They are
     simulated without drift. If draws of what the counts were vary less than they do without drift,
@@ -283,13 +301,17 @@ def combined(value: Number, counts: Number, score: Score, design: CountsDesign) 
     held, terms = model.counts(COMPARED, rng), Terms.of(design.points, design.records)
     truths = terms.sums(held, score.plain)[:, None]
 
+    def alone(model: NoDrift, held: Ints, rng: np.random.Generator) -> Floats:
+        """The value of these populations."""
+        return with_noise(statistic.draw(model, held, rng), statistic.mechanism)
+
     def read(held: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Divergences and spreads of noisy counts of these populations."""
         noisy = design.renoised(held, rng)
         found, spread = design.read(*noisy, scores=[score], rng=rng, draws=DRAWS)
         return found.T, spread.T
 
-    own = _usual(value.simulated(model, held, rng) - truths)
+    own = _usual(alone(model, held, rng) - truths)
     found, spread = read(held, rng)
     per_spread = _usual(found - truths) / max(float(np.median(spread)), TINY)
 
@@ -298,15 +320,15 @@ def combined(value: Number, counts: Number, score: Score, design: CountsDesign) 
         return own**2 / np.maximum(own**2 + (per_spread * spread) ** 2, TINY)
 
     def simulated(model: NoDrift, held: Ints, rng: np.random.Generator) -> Floats:
-        drawn = value.simulated(model, held, rng)
+        drawn = alone(model, held, rng)
         found, spread = read(held, rng)
         return np.asarray(drawn + share(spread) * (found - drawn))
 
     here = float(share(counts.noise_sd or 0.0))
     return Number(
-        value=(1 - here) * value.value + here * counts.value,
-        limits=counts.limits if here > 0.5 else value.limits,
-        simulated=simulated,
+        value=(1 - here) * value + here * counts.value,
+        limits=counts.limits if here > 0.5 else limits,
+        undrifted=partial(_of_populations, simulated),
     )
 
 
@@ -327,12 +349,7 @@ def clamped(value: float, *ranges: tuple[float, float] | None) -> float:
 
 def mean_without_drift(number: Number, possible: tuple[float, float], model: NoDrift) -> float:
     """What a number that is clamped into its range is on average, if nothing has drifted."""
-    each = DRAWS * (len(model.pi) + 1)
-    populations = min(POPULATIONS, max(10, MOST // each))
-    parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
-    rng = public_simulation()
-    found = [number.simulated(model, model.counts(len(part), rng), rng) for part in parts]
-    return float(np.concatenate(found).clip(*possible).mean())
+    return float(number.undrifted(model).clip(*possible).mean())
 
 
 def estimates_from_counts(
@@ -384,9 +401,9 @@ def beside_counts(
     if statistic is None or statistic.score is None:
         return found
     score, points = statistic.score.plain, statistic.points
-    value = value_number(found.value, statistic, found.limits)
     (counted,) = counts_numbers(points, noisy, (score,), rng)
-    number = combined(value, counted, score, CountsDesign.of(points, noisy))
+    design = CountsDesign.of(points, noisy)
+    number = combined(found.value, statistic, found.limits, counted, score, design)
     return replace(
         found,
         value=number.value,
@@ -433,8 +450,7 @@ def answers_from_counts(
             if each.score is not None and each.score.target == score.target and each.mechanism:
                 asked, own = AskedNumber(points, each.records, each.score), each.observed(model)
                 limits = partial(value_interval, own, each.mechanism, asked)
-                value = value_number(own, each, limits)
-                number = combined(value, number, score, view.design)
+                number = combined(own, each, limits, number, score, view.design)
                 noise = _both(str(each.mechanism), mechanism)
         possible, limit = possible_values(score, points), number.limits()
         found.append(
