@@ -79,8 +79,10 @@ class SitePolicy:
 
 def load_policy(path: Path) -> SitePolicy:
     """The policy of a file; anything in it that is not understood is refused."""
+    text = ""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text)
     except FileNotFoundError:
         raise DeploymentError(
             f"There is no policy {path}. Without one a site answers nobody: make it with `fedprikl "
@@ -88,9 +90,9 @@ def load_policy(path: Path) -> SitePolicy:
         ) from None
     except OSError as error:
         raise InvalidInputError(f"Cannot read the policy {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of the path
         raise InvalidInputError(
-            f"The policy {path} is no TOML file: {error}.{_capital_hint(path)}"
+            f"The policy {path} is no TOML file: {error}.{_capital_hint(text)}"
         ) from None
     try:
         return _parse(found)
@@ -98,9 +100,8 @@ def load_policy(path: Path) -> SitePolicy:
         raise InvalidInputError(f"The policy {path}: {error}") from None
 
 
-def _capital_hint(path: Path) -> str:
+def _capital_hint(text: str) -> str:
     """That true and false begin with small letters, if a line says otherwise."""
-    text = path.read_text(encoding="utf-8", errors="replace")
     found = re.search(r"^\s*([a-z-]+)\s*=\s*(True|False|TRUE|FALSE)\b", text, re.MULTILINE)
     return f" `{found[1]}`: write true or false, in small letters." if found else ""
 
