@@ -20,7 +20,6 @@ from fedprikl.libraries import install_words
 from fedprikl.privacy import Ledger
 from fedprikl.privacy.ledger import budget_command
 from fedprikl.protocol import Roster, Servers, SignedPlan
-from fedprikl.protocol.keys import may_sign
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
@@ -69,11 +68,6 @@ def init_command(
     host = urlsplit(address).hostname or ""
     check_certificates(host=host, days=days)
     key = check_key(organiser, "--organiser")
-    if not may_sign(key):
-        raise typer.BadParameter(
-            "--organiser is no signing key. Is it the sealing key? `fedprikl keys` prints both: "
-            "give the line that begins with `signing key`."
-        )
     limits = Limits(
         organiser=key,
         largest_epsilon=largest_epsilon,

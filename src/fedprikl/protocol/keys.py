@@ -28,8 +28,6 @@ from fedprikl.store import replace_file
 _LABEL = b"fedprikl/sealed/3/"
 _ROSTER = b"fedprikl/roster/1/"
 _HEX = re.compile("[0-9a-f]{64}")
-PRIME = 2**255 - 19  # of the curve of Ed25519, -x^2 + y^2 = 1 + d x^2 y^2
-CURVE = -121665 * pow(121666, -1, PRIME) % PRIME  # d
 SMALLEST = 3  # clients of a secure sum
 ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
 _HEAD = 5  # the kind, and the length of what follows
@@ -129,22 +127,6 @@ class SigningKey(PrivateKey):
         """The signature of a body, as hexadecimal digits."""
         signature: bytes = self._private.sign(body)
         return signature.hex()
-
-
-def may_sign(key: str) -> bool:
-    """Whether a public key may be one that signs (Ed25519): its digits are a point of the curve.
-
-    So is every second sealing key, as nothing in a key says what it is for.
-
-    >>> may_sign(SigningKey.generate().public), may_sign("02" + 31 * "00")
-    (True, False)
-    """
-    if not re.fullmatch("[0-9a-f]{64}", key):
-        return False
-    y = int.from_bytes(bytes.fromhex(key), "little") & ((1 << 255) - 1)
-    above, below = (y * y - 1) % PRIME, (CURVE * y * y + 1) % PRIME  # x^2 = above / below
-    square = above * pow(below, -1, PRIME) % PRIME
-    return y < PRIME and (square == 0 or pow(square, (PRIME - 1) // 2, PRIME) == 1)
 
 
 def verify_signature(public: str, signature: str, body: bytes) -> bool:
