@@ -226,8 +226,11 @@ def _summary(results: dict[str, dict[str, Any]]) -> str:
 
 
 def _runs(results: dict[str, dict[str, Any]]) -> str:
-    """Commits are in results/ only: those that a history no longer has tell a reader nothing."""
-    return _rows_table(
+    """Commits are in results/ only: those that a history no longer has tell a reader nothing.
+
+    A run of several parts says in a `note` which.
+    """
+    table = _rows_table(
         [
             {
                 "command": f"`{record['command']}`" if "command" in record else f"`{name}`",
@@ -243,6 +246,8 @@ def _runs(results: dict[str, dict[str, Any]]) -> str:
             for name, record in results.items()
         ]
     )
+    noted = {name: record["note"] for name, record in results.items() if "note" in record}
+    return table + "".join(f"\n`{name}`: {note}\n" for name, note in noted.items())
 
 
 def _rows_table(rows: list[dict[str, Any]]) -> str:
