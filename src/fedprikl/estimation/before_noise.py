@@ -15,10 +15,11 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.libraries import scipy
 
-# Normal laws of a ratio: widths of those around 1 (hardly drifted) and around 0 (nearly gone), and
-# means of others, whose width is a share of the mean.
+# Normal laws of a ratio: widths of those around 1 (hardly drifted), that of an empty cell, and
+# means of others, whose width is a share of the mean. No law is spread around 0: where noise cannot
+# tell it from an empty cell, it would take the weight, and 0 and half a record differ much in KL.
 AROUND_1 = (0.0, 0.01, 0.025, 0.06, 0.15, 0.35)
-AROUND_0 = (0.0, 0.015)
+AROUND_0 = (0.0,)
 OTHERS = (0.036, 0.066, 0.12, 0.22, 0.4, 0.72, 1.3, 2.3, 4.2, 7.5, 14.0)
 WIDTH = 0.33
 CENTRES = np.array([*(1.0 for _ in AROUND_1), *(0.0 for _ in AROUND_0), *OTHERS])
@@ -29,7 +30,7 @@ STEPS, GROUP_STEPS = 60, 20  # of the search for weights: of all cells, and of a
 # a group, that its weights are those of all cells.
 PRIOR, GROUP_PRIOR = 1.0, 20.0
 FEW = 10.0  # records: where fewer are expected or found, counts are drawn as whole numbers
-LEAST = 0.2  # records: the variance of a count whose mean is 0
+LEAST = 0.01  # records: the variance of a count whose mean is 0, so that it rounds to 0
 TINY, LEAST_CHANCE, LEAST_PRIOR = 1e-12, 1e-300, 1e-9
 
 
@@ -79,7 +80,7 @@ class BeforeNoise:
         """Counts before noise, (releases, draws, cells), and the variance of each over its draws.
 
         Given noisy counts (releases, cells). `varied` draws the mixture too, once for each release,
-        instead of taking the likeliest one. Cost: releases x cells x (57 + draws).
+        instead of taking the likeliest one. Cost: releases x cells x (54 + draws).
         """
         off = counts[..., None] - self.centre
         chances = self.level - 0.5 * self.precision * (off**2)[..., None]
