@@ -14,6 +14,7 @@ import scipy
 
 from fedprikl.divergence import divergence_named, skewed_divergence
 from tests.benchmark_modules import loaded
+from tests.long import long
 
 pytestmark = pytest.mark.slow
 
@@ -206,7 +207,7 @@ def test_no_private_release_beats_the_least_error(bench: Any) -> None:
     assert least(pi, records, epsilon, 0.001) == 0  # an empty cell is a larger drift
 
 
-@pytest.mark.parametrize("trust", ["aggregator", "none"])
+@pytest.mark.parametrize("trust", [long("aggregator"), "none"])
 def test_verdicts_of_many_populations_are_those_of_their_releases(bench: Any, trust: str) -> None:
     """A threshold serves all releases; simulated verdicts find as much: 400 each, within 4 sd."""
     ours = bench.power_default.planned(PI, 3_000, 30, 1.0, trust=trust)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 RECORDED: dict[str, Any] = json.loads(VALUES.read_text())
 LONG = {  # plans like them are in `make test`
+    "planner: long tail, trust none",
     "planner: otherwise",
     "planner: related clients, trust aggregator",
     "planner: table with columns, trust aggregator",
