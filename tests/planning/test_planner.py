@@ -431,7 +431,10 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("name", [list(CHOICES)[0], *map(long, list(CHOICES)[1:])])
+@pytest.mark.parametrize(
+    "name",
+    ["rare cells hold few records", long("much noise"), long("few records, many cells")],
+)
 def test_it_takes_the_option_with_the_least_typical_error(name: str) -> None:
     """And nowhere twice the error of noisy counts, which a textbook's have at most."""
     reference, records, epsilon, option = CHOICES[name]
