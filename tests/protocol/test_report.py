@@ -277,7 +277,11 @@ def test_secrets_never_print() -> None:
     messages = made(vector=counts)
     for server, message in enumerate(messages, start=1):
         said.append(repr(opened(message, server, entries=2)[0]))
-        for wrong in (message[:-1], message[:80] + b"\0" + message[81:], message + b"\0"):
+        for wrong in (
+            message[:-1],
+            message[:80] + bytes([message[80] ^ 1]) + message[81:],
+            message + b"\0",
+        ):
             with pytest.raises(FedPriKLError) as caught:
                 opened(wrong, server, entries=2)
             said.append(repr(caught.value))
