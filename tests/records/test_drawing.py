@@ -284,8 +284,7 @@ def test_a_period_is_drawn_from_its_own_records(tmp_path: Path, k: int) -> None:
     selected = FileRecords((path,), times=january)
     found = count_all({"one": selected}, TABLE, draw=Draw(k))["one"]
     assert sums(found) == {k}
-    own = min(k, 4)  # the reference fills up the rest
-    assert own <= found.counts[0] + found.unreadable <= own + k // 5
+    assert found.counts[0] + found.unreadable >= min(k, 4)  # the reference fills up the rest
     assert found.unreadable == 1 or k < 4
     late = replace(january, start=january.end, end=datetime(2027, 3, 1, tzinfo=UTC))
     selected = FileRecords((path,), times=late)
