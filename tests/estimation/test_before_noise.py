@@ -76,6 +76,34 @@ def test_few_cells_that_changed_are_not_drawn_in(rng: np.random.Generator) -> No
     assert drawn[:, 1].mean() == pytest.approx(600, abs=12)
 
 
+@pytest.mark.parametrize("gone", [3, 12, 25])
+def test_cells_that_grew_as_others_vanished_are_not_drawn_in(gone: int) -> None:
+    """Some of 250 cells of 1,600 records are gone, so that all others grew by 1 to 11%.
+
+    The error of TV is that of a textbook, within 30%; drawn in to a ratio of 1, it would be thrice.
+    """
+    rng, pi, score = np.random.default_rng(6), np.full(250, 1 / 250), Score(Skew(0.0), TV)
+    p = np.where(np.arange(250) < gone, 0.0, 1.0)
+    design, held = law(400_000, 20.0, pi), rng.multinomial(400_000, p / p.sum(), RELEASES)
+    truth = score(held, pi, np.full((RELEASES, 1), 400_000)) @ pi
+    (found,) = design.simulate(held, scores=[score], rng=rng, draws=20)
+    (rival,) = design.simulate(held, scores=[score], rng=rng, draws=20, textbook=True)
+    assert np.abs(found - truth).mean() < 1.3 * np.abs(rival - truth).mean()
+
+
+@pytest.mark.parametrize("left", [0, 10, 40])
+def test_a_cell_with_a_few_records_left_is_not_called_empty(
+    left: int, rng: np.random.Generator
+) -> None:
+    """Of 4,000, with noise of 2.8: within 5 records on average, and of an empty cell within 1."""
+    pi, held = np.full(30, 1 / 30), np.full((RELEASES, 30), 4000)
+    held[:, 0] = left
+    design = law(int(held[0].sum()), 2.0, pi)
+    noisy = design.renoised(held, rng)
+    drawn = design.before_noise(*noisy, rng=rng, draws=20)[..., 0]
+    assert drawn.mean() == pytest.approx(left, abs=5 if left else 1)
+
+
 def test_a_group_of_cells_may_change_as_others_do_not(rng: np.random.Generator) -> None:
     """The rarest 60 of 250 cells have doubled, each hidden by its noise; a textbook sees less."""
     design, p, score = law(20_000, 20.0), PI.copy(), Score(Skew(0.0), TV)

@@ -78,7 +78,9 @@ def test_each_statistic_has_its_share_of_the_rate() -> None:
     two = [NULLS[1], NULLS[2], NULLS[3]]  # the variation has half of it
     limits = joint_thresholds(two, false_alarm=0.05)
     levels = np.array([null.above(t).mean() for null, t in zip(two, limits, strict=True)])
-    assert levels / levels.sum() == pytest.approx([0.5, 0.25, 0.25], abs=0.01)
+    assert levels[0] == pytest.approx(2 * levels[1], rel=0.03)
+    # Of unseen values the statistic is a whole number: no threshold has exactly its share.
+    assert 0.7 * levels[1] < levels[2] < 1.03 * levels[1]
 
 
 def test_all_of_them_together_keep_the_rate(rng: np.random.Generator) -> None:

@@ -15,19 +15,22 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.libraries import scipy
 
-# Normal laws of a ratio: widths of those around 1 (hardly drifted), that of an empty cell, and
-# means of others, whose width is a share of the mean. No law is spread around 0: where noise cannot
-# tell it from an empty cell, it would take the weight, and 0 and half a record differ much in KL.
+# Normal laws of a ratio: widths of those around 1 (hardly drifted), an empty cell, means of cells
+# with a few records left, as wide, and means of others, whose width is a share of the mean. A few
+# left are less likely before any count is seen, and there is no such law where noise cannot tell
+# them from none: it would take that one's weight, and 0 and half a record differ much in KL.
 AROUND_1 = (0.0, 0.01, 0.025, 0.06, 0.15, 0.35)
-AROUND_0 = (0.0,)
+NONE, LEFT, LEFT_LIKELY = 0.0, (0.0015, 0.012), 0.25
 OTHERS = (0.036, 0.066, 0.12, 0.22, 0.4, 0.72, 1.3, 2.3, 4.2, 7.5, 14.0)
 WIDTH = 0.33
-CENTRES = np.array([*(1.0 for _ in AROUND_1), *(0.0 for _ in AROUND_0), *OTHERS])
-WIDTHS = np.array([*AROUND_1, *AROUND_0, *(WIDTH * each for each in OTHERS)])
+CENTRES = np.array([*(1.0 for _ in AROUND_1), NONE, *LEFT, *OTHERS])
+WIDTHS = np.array([*AROUND_1, NONE, *LEFT, *(WIDTH * each for each in OTHERS)])
+OF_LEFT = np.isin(CENTRES, LEFT)
+LIKELY = np.where(OF_LEFT, LEFT_LIKELY, 1.0) / np.where(OF_LEFT, LEFT_LIKELY, 1.0).sum()
 CELLS, GROUPS = 25, 16  # about as rare, at least; and how many groups of them, at most
 STEPS, GROUP_STEPS = 60, 20  # of the search for weights: of all cells, and of a group
-# So many cells tell as much as what is taken for granted: that all laws are equally likely, and of
-# a group, that its weights are those of all cells.
+# So many cells tell as much as what is taken for granted: how likely the laws are, and of a group,
+# that its weights are those of all cells.
 PRIOR, GROUP_PRIOR = 1.0, 20.0
 FEW = 10.0  # records: where fewer are expected or found, counts are drawn as whole numbers
 LEAST = 0.01  # records: the variance of a count whose mean is 0, so that it rounds to 0
@@ -63,6 +66,9 @@ class BeforeNoise:
         e = np.maximum(expected, TINY)[:, None]
         own = (e * WIDTHS) ** 2 + np.maximum(e * CENTRES, LEAST)
         precision = 1 / (own[..., None] + noise[:, None, :])
+        level = 0.5 * np.log(precision) + np.log(np.maximum(weights, TINY))[:, None, :]
+        sd = np.sqrt(np.sum(noise * weights, axis=1))
+        level[OF_LEFT & (e * CENTRES < sd[:, None])] = -np.inf
         order = np.argsort(expected, kind="stable")
         return cls(
             np.flatnonzero(expected < FEW),
@@ -71,7 +77,7 @@ class BeforeNoise:
             own,
             noise,
             precision,
-            0.5 * np.log(precision) + np.log(np.maximum(weights, TINY))[:, None, :],
+            level,
         )
 
     def draw(
@@ -80,7 +86,7 @@ class BeforeNoise:
         """Counts before noise, (releases, draws, cells), and the variance of each over its draws.
 
         Given noisy counts (releases, cells). `varied` draws the mixture too, once for each release,
-        instead of taking the likeliest one. Cost: releases x cells x (54 + draws).
+        instead of taking the likeliest one. Cost: releases x cells x (60 + draws).
         """
         off = counts[..., None] - self.centre
         chances = self.level - 0.5 * self.precision * (off**2)[..., None]
@@ -108,8 +114,8 @@ class BeforeNoise:
         Given a generator, one that is drawn by a Bayesian bootstrap (Rubin, 1981): each cell, and
         each of those that the prior is worth, counts as an exponential variable instead of 1.
         """
-        releases, cells, laws = likelihoods.shape
-        prior = np.full((releases, laws), PRIOR / laws)
+        releases, cells, _ = likelihoods.shape
+        prior = np.tile(PRIOR * LIKELY, (releases, 1))
         usual = mixture_weights(likelihoods, prior, STEPS, _bootstrapped((releases, cells), rng))
         for cells_here in self.groups:
             if len(self.groups) == 1:

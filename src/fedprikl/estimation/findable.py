@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.no_drift import NoDrift, public_noise, public_simulation
 from fedprikl.estimation.noisy_counts import whole_counts
 from fedprikl.estimation.statistic import Statistic, above
 from fedprikl.search import bisect
@@ -97,7 +97,7 @@ def findable_drift(
     counts = model.counts(POPULATIONS, public_simulation())
 
     def power(towards: Extreme, tv: float) -> float:
-        rng = public_simulation()
+        rng = public_noise()
         held = towards.moved(counts, min(tv / towards.tv, 1.0), rng)
         missed = np.ones(POPULATIONS)
         for (statistic, threshold), noise in zip(judged, noises, strict=True):

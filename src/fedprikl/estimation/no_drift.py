@@ -32,6 +32,11 @@ def public_simulation() -> np.random.Generator:
     return np.random.default_rng(SEED)
 
 
+def public_noise() -> np.random.Generator:
+    """One for what is added to such draws: noise is unrelated to counts, and the same on any."""
+    return np.random.default_rng([SEED, 2])
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NoDrift:
     """The law of the summed counts if P = Pi. Everything in it is public.

@@ -22,8 +22,10 @@ from fedprikl.reference import QueryPoints, Spread
 
 DRAWS, LEAST_DRAWS = 100, 20  # of what counts may have been before noise
 FEWER = 400_000  # draws times cells, above which fewer draws will do
-PIECE, LAWS = 2_000_000, 60  # numbers at a time; for every cell, beside its draws
+PIECE, LAWS = 2_000_000, 66  # numbers at a time; for every cell, beside its draws
 TINY = 1e-9
+FEW_CELLS = 5  # of fewer no median is taken
+MEDIAN = 1.25  # the standard deviation of a median over that of a mean, of normal variables
 WHOLE = 1e-9  # of probability: what may be left out of all cells
 NORMALS = 3  # normal laws that stand for Laplace noise
 DOMINATED = 0.5  # noise on a count, in shares of the count expected without drift
@@ -32,6 +34,18 @@ MANY = 13  # sums whose noise is taken as normal
 NORMAL = 100  # Laplace variables that are normal to 1 %; Gauss-Laguerre weights overflow from 170
 FEWEST = 1e-6  # Laplace variables: fewer are taken as so many
 BELIEVED = 1.5, 3.5  # noise scales: fewer out-of-domain records are taken as none, more as they are
+
+
+def weighted_median(values: Floats, weights: Floats) -> Floats:
+    """Of each row of values: half of the weight is below it.
+
+    >>> weighted_median(np.array([[3.0, 1.0, 2.0]]), np.array([1.0, 1.0, 5.0])).tolist()
+    [2.0]
+    """
+    order = np.argsort(values, axis=-1)
+    reached = np.cumsum(weights[order], axis=-1)
+    place = np.sum(reached < reached[..., -1:] / 2, axis=-1, keepdims=True)
+    return np.asarray(np.take_along_axis(values, np.take_along_axis(order, place, -1), -1)[..., 0])
 
 
 def whole_counts(counts: Floats, rng: np.random.Generator) -> Floats:
@@ -358,9 +372,8 @@ class CountsDesign:
         points, batch = self.points, self.points.batch
         taken = self.asked(self.project(counts, outside))
         sizes = np.bincount(batch, minlength=points.batches)
-        mass = np.bincount(batch, points.pi, minlength=points.batches)
-        scale = (self.records * mass / np.maximum(taken, 1.0))[:, batch]
         known = counts - ((self.asked(counts) - taken) / sizes)[:, batch]
+        scale = 1 / self._growth(known, taken)[:, batch]
         normals = zip(*(law.normals for law in self.noise), strict=True)
         noise, weights = (np.array(each)[batch] for each in normals)
         laws = BeforeNoise.of(self.records[batch] * points.pi, noise, weights)
@@ -372,6 +385,26 @@ class CountsDesign:
         return np.asarray(
             found * (taken[:, None] / np.maximum(self.asked(found), TINY))[..., batch]
         )
+
+    def _growth(self, known: Floats, taken: Floats) -> Floats:
+        """By how much most cells of each batch have grown, (releases, batches).
+
+        Where a cell vanishes, all others grow by the same factor: they have not drifted apart. That
+        is the weighted median of their ratios, if it is surely not the ratio of the sums.
+        """
+        batch, expected = self.points.batch, self.records[self.points.batch] * self.points.pi
+        variance = self.noise_sd[batch] ** 2 + expected
+        found = np.maximum(taken, 1.0) / np.bincount(batch, expected, minlength=taken.shape[1])
+        for t in range(self.points.batches):
+            here = np.flatnonzero(batch == t)
+            if len(here) < FEW_CELLS:
+                continue
+            weights = expected[here] / np.sqrt(variance[here])
+            middle = weighted_median(known[:, here] / expected[here], weights) / found[:, t]
+            chance = MEDIAN / math.sqrt(np.sum(weights**2))
+            sure = (np.abs(middle - 1) > 2 * chance) & (middle > 1 / 2) & (middle < 2)
+            found[:, t] *= np.where(sure, middle, 1.0)
+        return found
 
     def textbook(
         self,

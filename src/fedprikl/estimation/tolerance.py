@@ -15,7 +15,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation.findable import extremes
-from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.no_drift import NoDrift, public_noise, public_simulation
 from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
 from fedprikl.estimation.outcome import Tolerance
 from fedprikl.estimation.statistic import Statistic
@@ -74,7 +74,7 @@ def _limits(
     variations: Sequence[Statistic], model: NoDrift, tolerated: float, depth: float
 ) -> Floats:
     """What each total variation exceeds with probability exp(-depth), at the tolerance."""
-    rng, counts = public_simulation(), list(model.chunks(DRAWS, public_simulation()))
+    rng, counts = public_noise(), list(model.chunks(DRAWS, public_simulation()))
     ends = extremes(model, math.fsum(model.pi.tolist()))
     shares = [0.0, *(min(tolerated / max(each.tv, tolerated), 1.0) for each in ends)]
     found = []

@@ -18,7 +18,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_false_alarm
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.findable import findable_drift
-from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.no_drift import NoDrift, public_noise, public_simulation
 from fedprikl.estimation.outcome import JudgedStatistic, Verdict
 from fedprikl.estimation.simulated_releases import noise_quantiles
 from fedprikl.estimation.statistic import (
@@ -211,11 +211,14 @@ def simulate_together(
 ) -> tuple[NullValues, ...]:
     """All statistics of the same simulated populations without drift.
 
-    `populations` are as many counts of the model, where they were drawn already.
+    `populations` are as many counts of the model, where they were drawn already. Without a
+    generator, a plan and a release of as many records have the same populations and noise.
     """
-    rng, found = rng or public_simulation(), [list[Floats]() for _ in statistics]
+    if populations is None:
+        populations = model.chunks(draws, rng or public_simulation())
+    rng, found = rng or public_noise(), [list[Floats]() for _ in statistics]
     noises, first = [list[Floats]() for _ in statistics], None
-    for counts in model.chunks(draws, rng) if populations is None else populations:
+    for counts in populations:
         if first is None or len(first) < len(counts):
             first = counts  # whose costly noise serves all: that of populations differs little
         for values, noise, statistic in zip(found, noises, statistics, strict=True):
