@@ -331,6 +331,21 @@ def test_the_promised_power_is_reached(trust: Any) -> None:
         assert CALM.holds(calm(found.plan, populations(kind, size / 3)))
 
 
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_release_has_the_thresholds_that_the_plan_counts_on(trust: Any) -> None:
+    """So the promised power has no share of the chance that simulated thresholds have."""
+    pi = Reference.from_counts({"red": 60, "blue": 30, "grey": 10})
+    found = plan_round(pi, clients=20, records=2000, epsilon=1.0, trust=trust)
+    rows = pl.DataFrame({"value": ["red"] * 60 + ["blue"] * 30 + ["grey"] * 10})
+    held = {f"client {i}": rows.clone() for i in range(20)}
+    seen = fk.compare(pi, held, found.plan, ledger=None).verdict
+    assert seen is not None
+    assert found.taken is not None
+    counted_on = {statistic.name: limit for statistic, limit in found.taken.power.judged}
+    assert len(counted_on) > 2
+    assert {each.name: each.threshold for each in seen.statistics} == counted_on
+
+
 FOUND = Enough(least=85, trials=100, good=0.97, poor=0.75, missed=5e-3)
 CALM = Enough(least=40, trials=100, good=0.8, poor=0.05, missed=1e-25)
 RARE = Enough(least=180, trials=200, good=0.97, poor=0.85, missed=1e-2)

@@ -46,7 +46,9 @@ WANTED = {  # parameters of `plan_round`
     "delta": "Used where the noise is not pure.",
     "population": "Whose budget is charged.",
     "payload": typer.Option(
-        min=1, help="Bytes of counts a client may send. Default: 1,024, and what the columns need."
+        min=1,
+        help="Bytes of counts a client may send. Default: 4,096; beside columns 1,024 and what "
+        "these need.",
     ),
     "trust": "Who may see exact sums.",
     "releases": typer.Option(min=1, help="How many releases the budget is for."),

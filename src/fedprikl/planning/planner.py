@@ -66,7 +66,7 @@ CHOICES = {
     for name, kind in (("trust", Trust), ("unit", Unit), ("empty", Empty), ("control", Control))
 }
 MOST_CLIENTS = 10**8  # whose cohorts are listed in seconds
-PAYLOAD = 1024  # bytes of counts of the whole
+PAYLOAD, BESIDE = 4096, 1024  # bytes of counts of the whole: alone, and beside columns
 LEAST_ROOM = 16  # bytes for the counts of the whole beside columns
 ROOM = 16  # times the average number of records that one client may hold
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -112,21 +112,21 @@ def plan_round(
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
     `reference` is Pi, or the path of a reference file. `payload` is for all counts of a client
-    (default: 1,024 bytes for the whole, and what the columns need; with three servers, what all
-    cells need). `epsilon` and `delta` are for
-    all `releases` together. `trust` says who may see exact sums: the "aggregator", "none", or none
-    of three "servers", whose keys and addresses `servers` has (none: all are in one process). `ask`
-    names registered divergences of the whole, of which the first is the size of the drift, and
-    "columns" for a question about every column by itself (default: kl, tv, js and columns, as far
-    as the reference has them). `control` says what the false-alarm rate over columns is about: the
-    "family" of all of them, or "discovery". `skew` is the share of Pi that is mixed into P
-    (default: what each divergence recommends). `most_records` is the largest number of records one
-    client may hold (default: 16 times the average); a client with more stays away. `design_effect`
-    says how correlated the records of one client are (default: from the reference's size and, with
-    client ids, its correlation). It is a rough correction, and does not replace ids. `tolerate` is
-    a total variation up to which a drift does not matter, for all views, or by the name of a column
-    ("": of all others). `aggregator` is the key that answers are sealed to, where a relay carries
-    them, `roster` the fingerprint of the clients who may take part. With a `series`, `records` and
+    (default: 4,096 bytes for the whole; beside columns 1,024 and what these need; with three
+    servers, what all cells need). `epsilon` and `delta` are for all `releases` together. `trust`
+    says who may see exact sums: the "aggregator", "none", or none of three "servers", whose keys
+    and addresses `servers` has (none: all are in one process). `ask` names registered divergences
+    of the whole, of which the first is the size of the drift, and "columns" for a question about
+    every column by itself (default: kl, tv, js and columns, as far as the reference has them).
+    `control` says what the false-alarm rate over columns is about: the "family" of all of them, or
+    "discovery". `skew` is the share of Pi that is mixed into P (default: what each divergence
+    recommends). `most_records` is the largest number of records one client may hold (default: 16
+    times the average); a client with more stays away. `design_effect` says how correlated the
+    records of one client are (default: from the reference's size and, with client ids, its
+    correlation). It is a rough correction, and does not replace ids. `tolerate` is a total
+    variation up to which a drift does not matter, for all views, or by the name of a column ("": of
+    all others). `aggregator` is the key that answers are sealed to, where a relay carries them,
+    `roster` the fingerprint of the clients who may take part. With a `series`, `records` and
     `clients` are those of one release, the budget is that of one record over all releases,
     `false_alarm` is per year, and every cell is asked. `unit` says whom the budget protects: one
     "record", or one "client" with all it holds; then each client contributes `per_client` records
@@ -207,7 +207,9 @@ def plan_round(
         roster=roster,
     )
     draft.check_tolerance()
-    usual = PAYLOAD if trust != "servers" else MOST_POINTS * REPORT_BYTES
+    usual = BESIDE if columns else PAYLOAD
+    if trust == "servers":
+        usual = MOST_POINTS * REPORT_BYTES
     spectrum = Spectrum.of(pi.probabilities)
     known = Known(pi, spectrum, clients, records, payload or usual, cohort, held=records)
     if unit == "record":

@@ -66,7 +66,8 @@ DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
 # Populations, and releases of each.
 EFFORT = {"value": (8, 100), "adaptive": (4, 100), "looked": (4, 100)}
-COUNTS = 2000  # in an eighth of the releases: few cells need many releases
+COUNTS, MANY = 2000, 3000  # in an eighth of the releases: few cells need many releases
+GONE = 4  # times as many of a cell that is gone: seldom much noise makes it seem to hold some
 # Of release options.
 NAMES = {"adaptive": "adaptive noise", "looked": "noise after a look", "counts": "noisy counts"}
 LENIENT = 0.1, 400  # a false-alarm rate at which hopeless views are told from others; populations
@@ -267,7 +268,8 @@ class SimulatedRound:
         if not self.is_whole:
             found = [self._examples_error(example[None], 1) for example in examples]
         elif self.complete:
-            found = [self._examples_error(examples, len(examples))]
+            more = GONE if case.kind == "gone" else 1
+            found = [self._examples_error(examples, len(examples), more)]
         else:
             rounds = self._other_points
             tries = max(len(rounds), len(examples))
@@ -291,9 +293,14 @@ class SimulatedRound:
         ]
         return (self, *others)
 
-    def _examples_error(self, ratios: Floats, tries: int) -> float:
-        """The same for examples of a drift and these points, if there are so many to try."""
+    def _examples_error(self, ratios: Floats, tries: int, more: int = 1) -> float:
+        """The same for examples of a drift and these points, if there are so many to try.
+
+        Of noisy counts so many times more populations.
+        """
         populations, draws = self._effort
+        if isinstance(self.release, CountsNoise):
+            populations *= more
         errors = simulated_errors(
             self.points,
             self.records,
@@ -318,7 +325,8 @@ class SimulatedRound:
         if not self.is_whole:
             return CountsNoise.effort
         if isinstance(self.release, CountsNoise):
-            return 8 * max(12, min(64, COUNTS // len(self.points))), 1
+            few = max(4, min(12, MANY // len(self.points)))
+            return 8 * max(few, min(64, COUNTS // len(self.points))), 1
         return EFFORT[self.plan.question.release]
 
     @cached_property
