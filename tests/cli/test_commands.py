@@ -1,6 +1,7 @@
 """The table of commands: it agrees with the commands, and nothing is imported for it."""
 
 import inspect
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -35,6 +36,24 @@ def test_help_imports_no_command() -> None:
     line = [sys.executable, "-c", code, "--help"]
     said = subprocess.run(line, capture_output=True, text=True, check=True)
     assert said.stdout.splitlines()[-1].strip() == "end"
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "1"), ("3", "3")])
+def test_linear_algebra_has_one_thread_or_as_many_as_the_user_says(
+    own: str | None, expected: str
+) -> None:
+    """Said before NumPy reads it, for all commands, and kept by their children."""
+    code = (
+        "import os, sys, fedprikl.cli.app as app, fedprikl.cli as cli\n"
+        "app.main = lambda: print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules)\n"
+        "cli.main()"
+    )
+    name = "OPENBLAS_NUM_THREADS"
+    others = {key: value for key, value in os.environ.items() if key != name}
+    environment = others if own is None else {**others, name: own}
+    line = [sys.executable, "-c", code]
+    said = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [expected, "False"]
 
 
 def test_a_misspelt_command() -> None:
