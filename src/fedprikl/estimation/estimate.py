@@ -41,7 +41,7 @@ from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 POPULATIONS, DRAWS = 200, 20  # that tell what no drift gives
 COMPARED = 40  # populations that tell how well a value and counts estimate
 TINY = 1e-300
-MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
+MOST, CHUNK = 20_000_000, 500_000  # numbers in all, and at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from fedprikl.estimation.worlds import Cells, population_counts, with_rest
 from fedprikl.reference import QueryPoints, Spread
 
 SEED = 6_2024
-CHUNK = 2**21  # entries of the largest array: 16 MB
+CHUNK = 2**19  # entries of the largest array: 4 MB
 TINY = 1e-300
 KEPT = 1 - 1e-12  # of a P: else rounding decides whether there is a rest, whose draw takes a number
 SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
