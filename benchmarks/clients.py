@@ -245,7 +245,9 @@ def bars(
     )
     upper = max(row["upper"] for row in sizes)
     held = upper <= MOST_ALARMS
-    found.append({"bar": "false alarms", "limit": MOST_ALARMS, "value": upper, "held": held})
+    found.append(
+        {"bar": "false alarms, upper limit", "limit": MOST_ALARMS, "value": upper, "held": held}
+    )
     same = equal[0]["values"] == equal[1]["values"]
     found.append({"bar": "k = 1 equals unit record", "limit": True, "value": same, "held": same})
     return found

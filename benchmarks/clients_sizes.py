@@ -105,7 +105,8 @@ def measure_sizes(
             "populations": rounds,
             "references": references,
             "false_alarms": int(alarms[0]),
-            "upper": float(stats.beta.ppf(0.975, alarms[0] + 1, rounds - alarms[0])),
+            "rate": float(alarms[0] / rounds),
+            "upper": float(stats.beta.ppf(0.99, alarms[0] + 1, rounds - alarms[0])),
             "repeated": int(alarms[1]),
         }
     ]

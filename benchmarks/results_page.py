@@ -39,6 +39,7 @@ LIMITS_OF = {
     ("power", "false alarms at 1%, a release, upper limit"): ("alarms", "rate"),
     ("power", "false alarms at 1%, a year, upper limit"): ("series", "false_alarm_per_year"),
     ("power", "coverage, lower limit"): ("coverage", "rate"),
+    ("clients", "false alarms, upper limit"): ("sizes", "rate"),
     ("columns", "the same, upper limit"): ("cases", "false_alarms"),
     ("columns", "the same, upper limit, all cases"): ("cases", "false_alarms"),
     ("series", "false alarms per year, upper 99% limit, at most 2%"): (
