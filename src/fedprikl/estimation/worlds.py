@@ -124,8 +124,18 @@ def _error(spread: Spread, batches: int, population: Variance) -> Variance:
     kind = spread.correlation
     if kind is None or not spread.counted:
         return population
-    own = batches / kind.clients, batches / spread.counted
+    own = batches * _uneven(spread) / kind.clients, batches / spread.counted
     return Variance(population.between + own[0], population.within + own[1])
+
+
+def _uneven(spread: Spread) -> float:
+    """u = 1 + cv^2 of the sizes, where k records of each client count and Pi is of all they hold.
+
+    So many times more does Pi vary than the mean of as many equal clients. Where all records count,
+    populations are as uneven as the reference, and `Variance` leaves it out.
+    """
+    kind = spread.correlation
+    return 1.0 if kind is None or spread.per_client is None else 1 + kind.size_variation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,6 +172,7 @@ class Clients:
     alike: Floats  # the intra-client correlation of each cell
     rare: Ints  # cells of few holders, the heaviest first
     freedom: float  # of how much clients differ
+    uneven: float  # u, by which Pi varies more than populations do
     usual: float | None  # correlation with which sizes are dealt anew; None: all sizes are equal
 
     @classmethod
@@ -207,8 +218,7 @@ class Clients:
         varies as in Student's law.
         """
         rng, kept = np.random.default_rng(seed), len(self.sizes)
-        root = math.sqrt(max(1 - 4 / (kept * max(wanted.between, TINY)), 0.0))
-        some = max(1, round(kept / 2 * (1 - root)))
+        some = self._some(wanted.between)
         held, others = (np.empty((draws, len(self.pi))) for _ in range(2))
         anew = (np.arange(draws) % OWN > 0) & (self.usual is not None)
         step = MEMBERS // kept + 1
@@ -221,7 +231,7 @@ class Clients:
                     some, len(part), dealt, rng, memory[:, : len(part)]
                 )
         own, left = (float(np.median(each.sum(axis=1))) for each in (held, others))
-        given = Variance(1 / some + 1 / max(kept - some, 1), 1 / own + 1 / max(left, 1.0))
+        given = Variance(self._given(some), 1 / own + 1 / max(left, 1.0))
         exponent, left = self._exponent(wanted, given)
         luck = np.ones((draws, 1))
         if self.freedom < math.inf:  # sizes that are dealt anew are as unequal as may be already
@@ -232,6 +242,22 @@ class Clients:
             one, rest = _scale(held[at]), _scale(others[at])
             held[at], gained[at], unseen[at] = self._compared(one, rest, exponent / luck[at], rng)
         return Deviations(held, self.rare, gained, unseen, left)
+
+    def _given(self, some: int) -> float:
+        """V(m) = 1 / m + u / (n - m): how much m of n clients differ from all others.
+
+        u is `uneven`: the mean of all equally is not Pi either.
+        """
+        return 1 / some + self.uneven / max(len(self.sizes) - some, 1)
+
+    def _some(self, wanted: float) -> int:
+        """The smaller m of V(m) = wanted, or where V is least, if that is more than wanted."""
+        kept, wanted = len(self.sizes), max(wanted, TINY)
+        half = (kept * wanted + 1 - self.uneven) / 2
+        square = half**2 - kept * wanted
+        if half <= 0 or square <= 0:
+            return max(1, round(kept / (1 + math.sqrt(self.uneven))))
+        return max(1, round((half - math.sqrt(square)) / wanted))
 
     def _two_groups(
         self,
@@ -337,6 +363,7 @@ def _clients(spread: Spread, names: bytes, probabilities: bytes) -> Clients:
         np.append(held.correlations(cells, usual), kind.icc),
         order[holders[order] < RARE],
         spread.freedom if spread.counted else math.inf,
+        _uneven(spread),
         None if equal else usual,
     )
 
