@@ -1,7 +1,7 @@
 # Needs Python 3.11+ and make, nothing else. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-FLOWER := tests/deployment/test_loopback.py
+FLOWER := tests/deployment/test_loopback.py tests/deployment/test_plain_words.py
 
 # A federation is many processes: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE

@@ -85,7 +85,8 @@ def test_the_interval_covers_where_every_cell_is_asked(kind: str, noise_sd: floa
     assert coverage(kind, noise_sd, ALL, 20)[0] >= 0.8
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], *map(long, KINDS[1:])])
+@pytest.mark.validation
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_interval_covers_where_cells_are_sampled(kind: str) -> None:
     """40 repetitions: at least 85% (a true 95% fails here with probability 0.003)."""
     assert coverage(kind, LOUD, 60, 40)[0] >= 0.85

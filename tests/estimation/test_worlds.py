@@ -263,7 +263,7 @@ def spread_of_contributions() -> float:
 
 
 def test_equal_contributions_are_compared_with_an_uneven_reference() -> None:
-    """About 0.85: a little too careful, with allowance for what is known of clients. Known to some 7%."""
+    """About 0.85, as there is some allowance for what is not known of clients. Known to some 7%."""
     assert 0.65 < spread_of_contributions() < 1.05
 
 

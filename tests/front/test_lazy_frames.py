@@ -1,6 +1,7 @@
 """Lazy frames are counted some rows at a time, as the same rows in memory are."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,17 @@ def frame(shift: int = 0) -> pl.DataFrame:
             "plan": rng.choice(["basic", "plus"], ROWS),
         }
     )
+
+
+@cache
+def reference() -> fk.Reference:
+    return fk.Reference.fit(frame().drop("id"))
+
+
+@cache
+def planned(clients: int) -> Any:
+    """Of all rows."""
+    return fk.plan(reference(), clients=clients, records=ROWS, epsilon=1)
 
 
 def relation(eager: pl.DataFrame) -> Any:
@@ -60,24 +72,19 @@ def test_a_reference_is_the_same(lazy: Any) -> None:
 
 
 def test_one_table_is_compared_and_known_again(lazy: Any, tmp_path: Path) -> None:
-    reference = fk.Reference.fit(frame().drop("id"))
-    plans = [
-        fk.plan(reference, clients=20, records=ROWS, epsilon=1, population=name)
-        for name in ("one", "other")
-    ]
+    plan = planned(20)
+    other = plan.plan.changed(population="others")
     ledger = tmp_path / "ledger.db"
-    found = fk.compare(reference, lazy(frame()), plans[0], client="id", ledger=ledger)
+    found = fk.compare(reference(), lazy(frame()), plan, client="id", ledger=ledger)
     assert found.release.records == ROWS
     with pytest.raises(InvalidInputError, match="A new name is no new budget"):
-        fk.compare(reference, lazy(frame()), plans[1], client="id", ledger=ledger)
-    fk.compare(reference, lazy(frame(1)), plans[1], client="id", ledger=ledger)
+        fk.compare(reference(), lazy(frame()), other, client="id", ledger=ledger)
+    fk.compare(reference(), lazy(frame(1)), other, client="id", ledger=ledger)
 
 
 def test_each_client_may_have_one(lazy: Any) -> None:
-    reference = fk.Reference.fit(frame().drop("id"))
-    planned = fk.plan(reference, clients=4, records=ROWS, epsilon=1)
     clients = [lazy(frame()[start::4].drop("id")) for start in range(4)]
-    assert fk.compare(reference, clients, planned, ledger=None).release.records == ROWS
+    assert fk.compare(reference(), clients, planned(4), ledger=None).release.records == ROWS
 
 
 def test_a_query_that_fails_tells_no_record() -> None:

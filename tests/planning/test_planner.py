@@ -298,7 +298,7 @@ def test_it_asks_for_client_ids_before_it_promises() -> None:
     assert "names 40 clients, fewer than twice the 50" in few
 
 
-@pytest.mark.parametrize("unit", ["record", "client"])
+@pytest.mark.parametrize("unit", ["record", long("client")])
 def test_it_asks_whether_clients_of_the_reference_are_like_those_of_the_plan(unit: Any) -> None:
     """In a federation a client is a site: with the ids of patients, little is ever found."""
     held = np.random.default_rng(1).multinomial(3, zipf(20).probabilities[:-1], size=400)
@@ -364,7 +364,7 @@ def power_plan(trust: Any, effect: float = 1.0) -> PlannedRound:
     )
 
 
-@pytest.mark.parametrize("trust", ["aggregator", "none"])
+@pytest.mark.parametrize("trust", [long("aggregator"), "none"])
 @pytest.mark.parametrize("effect", [10, long(30)])
 def test_the_smallest_drift_is_right_where_records_are_alike(trust: Any, effect: int) -> None:
     """The same with records in groups of `effect` equal ones."""

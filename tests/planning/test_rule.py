@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def lognormal(cells: int, seed: int = 5) -> fk.Reference:
     return fk.Reference.from_probabilities(mass / mass.sum())
 
 
+@cache
 def choice(cells: int = 30, records: int = 5_000, **changes: Any) -> Choice:
     """The candidates of a plan, without making it."""
     reference = lognormal(cells)
@@ -162,6 +164,7 @@ def test_a_plan_that_cannot_tell_says_so_first_and_what_helps() -> None:
     assert well.notes == ()
 
 
+@pytest.mark.validation
 def test_three_servers_take_what_a_trusted_aggregator_would_of_counts() -> None:
     """They took tv with a quarter of the budget here, and a trusted aggregator counts alone:
     it has regret for numbers that it could release instead.

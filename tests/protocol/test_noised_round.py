@@ -13,6 +13,7 @@ import pytest
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import InsecureSeededNoise, Ledger
 from fedprikl.protocol import Look, NoisedRound, Plan, Question, RoundResult, finish_round
+from tests.long import long
 from tests.protocol import test_columns as columns
 from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted, noisy_counts
 
@@ -87,7 +88,7 @@ def test_the_very_same_release_follows_from_what_is_kept(
     assert set(kept.counted) == set(kept.asked) == set(WORLD.names())
 
 
-@pytest.mark.parametrize("trust", ["aggregator", "none"])
+@pytest.mark.parametrize("trust", [long("aggregator"), "none"])
 def test_so_it_is_with_columns(
     trust: columns.Trust, tmp_path: Path, documents: list[bytes]
 ) -> None:

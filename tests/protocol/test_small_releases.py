@@ -53,7 +53,7 @@ def check(found: Iterable[SmallRelease]) -> Counter[str | None]:
 
 
 def test_numbers_of_random_small_releases_are_possible() -> None:
-    assert min(check(map(small_release, range(40))).values()) > 3  # all outcomes occur
+    assert min(check(map(small_release, range(20))).values()) > 1  # all outcomes occur
 
 
 @pytest.mark.validation
