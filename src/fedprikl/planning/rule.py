@@ -252,6 +252,7 @@ class Choice:
             textbook = self._reading(read, 1.0, textbook=True)
             readings = self._readings_of(question, candidate)
             for case in range(len(textbook.cases)):
-                if min(each.error(case) for each in readings) > allowed * textbook.error(case):
+                limit = allowed * textbook.error(case)
+                if not any(each.error(case) <= limit for each in readings):
                     return False
         return True
