@@ -23,6 +23,7 @@ from fedprikl import (
     SignedPlan,
     fit_reference,
     plan,
+    verify,
 )
 from fedprikl.cli.app import app
 from fedprikl.errors import LedgerDamagedError
@@ -359,3 +360,15 @@ def test_a_line_break_in_a_name_makes_no_line_of_an_error(people: Population, fo
         people.compare(odd, ledger=None)
     assert "all is well" in str(raised.value)
     assert not any(line.startswith("fedprikl:") for line in str(raised.value).split("\n"))
+
+
+@pytest.mark.parametrize("least", [0.05, 0.9])
+@pytest.mark.parametrize("ask", ["kl", "columns"])
+def test_what_is_tolerated_is_signed(people: Population, least: float, ask: str) -> None:
+    """The verdict of a tolerance is a plain number, of counts as well as of single answers."""
+    asked = plan(
+        people.reference, clients=6, records=360, epsilon=1.0, ask=["tv", ask], tolerate=least
+    )
+    result = people.compare(plan=asked)
+    assert result.drifted is (least < 0.5)
+    assert verify(result.release).drifted is result.drifted
