@@ -272,8 +272,28 @@ def test_new_values_are_in_cells_and_figure_as_in_the_quality(found: Comparison)
         told = ("reference", "share", "low", "high")
         assert [row[each] for each in told] == [quality[name][each] for each in told]
         assert row["noisy_count"] == found.columns[name].counts.out_of_domain[0]
-    for axes in found.plot().axes[1:]:
+    for axes in found.plot().axes[1:]:  # there are none
+        assert not axes.get_yticklabels()[-1].get_text().startswith("new: ")
+
+
+def test_new_values_that_are_no_noise_are_drawn_and_called_more() -> None:
+    columns = "abcd"
+    old = pl.DataFrame(dict.fromkeys(columns, ["x", "y"] * 1000))
+    later = dict.fromkeys(columns, ["x", "y", "y", "z"] * 100)
+    clients = [pl.DataFrame(later) for _ in range(6)]
+    reference = Reference.fit(old, joint=False)
+    planned = make_plan(reference, clients=6, records=2400, epsilon=2.0)
+    noise = InsecureSeededNoise(1)
+    found = compare(reference, clients, planned, ledger=None, source=noise)
+    for row in found.columns.to_frame("polars").to_dicts():
+        assert row["up"] == "new: not in the reference, or missing"
+        assert row["down"] == "x"
+    figure = found.plot()
+    assert len(figure.axes) == 1 + 3
+    for axes in figure.axes[1:]:
         assert axes.get_yticklabels()[-1].get_text().startswith("new: ")
+    (left,) = {*columns} - {axes.get_title(loc="left") for axes in figure.axes[1:]}
+    assert figure.get_supxlabel() == f"Also drifted, without a chart: {left}"
 
 
 def _rows(frame: Any, named: str) -> list[dict[str, Any]]:

@@ -365,3 +365,29 @@ def test_a_period_where_only_the_whole_speaks() -> None:
     assert "<h1>Week 24: the whole is above its threshold.</h1>" in text
     unjudged = period_page(status, replace(point, exceeds=None), release, PLAN)
     assert "<h1>Week 24: not judged.</h1>" in unjudged
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_row_of_a_table_is_wider_than_its_head(name: str) -> None:
+    """Cells that span several columns count as many."""
+    for table in re.findall("<table.*?</table>", PAGES[name], re.DOTALL):
+        rows = re.findall("<tr>.*?</tr>", table, re.DOTALL)
+        wide = {
+            len(re.findall("<t[hd][ >]", row))
+            + sum(int(more) - 1 for more in re.findall('colspan="(\\d+)"', row))
+            for row in rows
+        }
+        assert len(wide) == 1, wide
+
+
+def test_what_is_due_hides_no_report() -> None:
+    """24 weeks are over and not counted yet: one row, and then the latest reports."""
+    text = PAGES["stopped"].split('id="reports"')[1]
+    shown, _ = text.split("<details", 1)
+    names = re.findall('<th scope="row">(?:<a[^>]*>)?([^<]*)', shown)
+    assert names == ["week 15 to 38", *(f"week {number}" for number in range(14, 9, -1))]
+
+
+def test_a_population_of_any_name_is_spoken_of_as_one() -> None:
+    text = series_page(replace(SCENES["drift"], population="clients"))
+    assert "How far the population is from the reference" in text

@@ -1,5 +1,7 @@
 """A difference that does not matter: pages say that there is one, and that it does not."""
 
+from dataclasses import replace
+
 from fedprikl.monitoring.status import headline
 from fedprikl.reporting import release_page, release_words
 from fedprikl.reporting.facts import release_headline
@@ -45,3 +47,15 @@ def test_a_series_says_both() -> None:
     last = period_page(status, status.released[-1], SCENES["no drift"], PLAN)
     assert LITTLE in last
     assert ">tolerated<" in last
+
+
+def test_drift_beyond_what_is_tolerated_is_said_to_matter() -> None:
+    asked = "Whether it matters is yours to judge"
+    assert asked in release_page(SCENES["two of six"], PLAN, {})
+    found = tolerant()
+    assert found.verdict is not None
+    assert found.verdict.tolerance is not None
+    more = replace(found.verdict.tolerance, value=0.3)
+    text = release_page(replace(found, verdict=replace(found.verdict, tolerance=more)), PLAN, {})
+    assert asked not in text
+    assert "larger than what the plan says does not matter" in text

@@ -127,3 +127,23 @@ def test_a_release_that_adds_less_than_it_is_alone_says_so() -> None:
     budget = BudgetFacts(epsilon=1.0, delta=1e-6, spent=0.744, left=0.256)
     assert "alone, this release is 0.449" in spending_words(budget, 0.449, 0.449)
     assert "alone" not in spending_words(budget, 0.444, 0.3)
+
+
+def test_every_part_of_a_page_says_the_same_of_new_values(
+    scene: tuple[Release, Reference], values: ColumnValues
+) -> None:
+    """The chart, data quality, and the table of all categories."""
+    text = release_page(scene[0], PLAN, {}, reference=scene[1])
+    (carrier,) = (each for each in scene[0].columns if each.name == "carrier")
+    found = values.new(carrier)
+    assert found is not None
+    assert found.now > 0.01
+    _, what, before, now, between, change = found.row
+    assert f">{what}</text>" in text
+    assert f"other: {what}" not in text
+    assert "not in the reference&#x27;s list" not in text
+    count = f"{carrier.counts.out_of_domain[0]:,.0f}"
+    row = "".join(f"<td>{each}</td>" for each in (before, now, between, count, change))
+    assert f'<th scope="row">{what}</th>{row}' in text
+    plain = re.sub(' data-name="[^"]*"', "", text)
+    assert f"<td>{what}</td><td>{before}</td><td>{now}</td><td>{between}</td>" in plain

@@ -98,8 +98,8 @@ def test_a_table_of_columns() -> None:
     assert head.split("  ")[0] == HEAD[0]
     assert first.split()[:2] == ["departure", "delay"]
     assert "0.080     0.008  0.071 to 0.089" in first
-    assert "drifted: more in 30 to 60 min" in first
-    assert "; fewer in early or on time and up to 15 min" in first
+    assert "drifted: more in '30 to 60 min'" in first
+    assert "; fewer in 'early or on time' and 'up to 15 min'; found by" in first
     assert second.startswith("carrier")
     assert third.endswith("  not drifted")
     assert note.startswith("tv: the share of all records")

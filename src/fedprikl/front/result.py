@@ -27,7 +27,7 @@ from fedprikl.reporting import (
     spending_words,
 )
 from fedprikl.reporting.facts import ranked, statistic_of
-from fedprikl.reporting.values import Typical
+from fedprikl.reporting.values import Quality, Typical
 from fedprikl.store import write_whole
 
 if TYPE_CHECKING:
@@ -119,12 +119,19 @@ class ColumnTable:
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """One row per column, in a data frame of pandas, polars or pyarrow.
 
-        Medians of numbers are infinite where they lie in an outermost bin. Those of times
+        `up` and `down` are the cells that clearly have more or fewer records; new values are among
+        them. Medians of numbers are infinite where they lie in an outermost bin. Those of times
         (`median_time`) are texts, and empty there.
         """
         typical = {} if self.values is None else self.values.typical
-        rows = [_row(answer, typical.get(answer.name)) for answer in self.answers]
+        rows = [
+            _row(answer, typical.get(answer.name), self._new(answer)) for answer in self.answers
+        ]
         return frame_of(rows, library or self.library)
+
+    def _new(self, answer: ColumnAnswer) -> Quality | None:
+        """Its new values, where the reference is known."""
+        return None if self.values is None else self.values.new(answer)
 
     def quality(self, library: FrameLibrary | None = None) -> Any:
         """One row per kind of bad values of a column (missing, new, outermost), in a data frame."""
@@ -140,7 +147,7 @@ class ColumnTable:
             for cell, count in zip(answer.cells, answer.counts.counts, strict=True):
                 shares = cell.reference, cell.share, cell.interval
                 rows.append(_cell_row(answer, cell.label, *shares, cell.shifted, count))
-            new = None if self.values is None else self.values.new(answer)
+            new = self._new(answer)
             if new is not None:
                 count = math.fsum(answer.counts.out_of_domain)
                 shares = new.before, new.now, new.interval
@@ -151,7 +158,7 @@ class ColumnTable:
         return f"<ColumnTable of {len(self)}: drifted are {', '.join(self.drifted) or 'none'}>"
 
 
-def _row(answer: ColumnAnswer, typical: Typical | None) -> dict[str, Any]:
+def _row(answer: ColumnAnswer, typical: Typical | None, new: Quality | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "column": answer.name,
         "verdict": answer.outcome,
@@ -167,13 +174,12 @@ def _row(answer: ColumnAnswer, typical: Typical | None) -> dict[str, Any]:
             f"{name}_high": high,
             f"{name}_no_drift": math.nan if no_drift is None else no_drift,
         }
+    shifted: list[tuple[str, str]] = [(cell.label, cell.shifted) for cell in answer.cells]
+    shifted += [] if new is None else [(new.what, new.change)]
     return (
         row
         | _medians(typical)
-        | {
-            "up": ", ".join(cell.label for cell in answer.cells if cell.shifted == "up"),
-            "down": ", ".join(cell.label for cell in answer.cells if cell.shifted == "down"),
-        }
+        | {way: ", ".join(label for label, to in shifted if to == way) for way in ("up", "down")}
     )
 
 

@@ -197,8 +197,9 @@ NAMED = 5  # of many columns
 NAME = 48  # letters of a name in a sentence
 HEAD = ("column", "tv", "no drift", "95% interval", "drifted")
 SHOWN = 15  # columns in a table of text; those that have drifted are always shown
+CLEARLY = 4.0  # standard deviations of the noise: an out-of-domain count beyond them is shown
 COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
-NEW = "new are values that the reference never saw"
+NEW = "new values, which the reference does not have"
 NOTE = (
     "tv: the share of all records that would have to change to look like the reference, from all "
     "that was released; no drift: the tv to expect without any drift. The verdict rests on other "
@@ -210,8 +211,9 @@ RANKING = (
     "any drift: the solid line is what to expect. It lies far out where the records of a client "
     "are alike, so that a long bar need not be drift.\n"
     "The thin bar is what the verdict rests on: the column's largest statistic, in proportion to "
-    "its threshold, which is the dashed line. Chance rarely exceeds it. The numbers below the bars "
-    "are not for it: the scale is the threshold, and a bar with a gap is over twice as long."
+    "its threshold. The threshold is the dashed line, and chance rarely exceeds it. The numbers "
+    "below the chart are for the thick bars only. A thin bar with a gap is over twice its "
+    "threshold."
 )
 SCALES = (
     "Each scale measures the same difference in its own way: 0 is no difference. Compare the first "
@@ -242,13 +244,13 @@ SEEN = {
     "alone says nothing, and noise was added before anything was opened.",
 }
 SEEN_ALONE = (
-    "One process played all parties, so it read the records of every client: what is hidden is "
-    "hidden from those who get the release, which has nothing without noise."
+    "One process played all parties, so it read the records of every client. They are hidden from "
+    "those who get the release: every number in it that depends on their values has noise."
 )
 LEFT = {
-    "record": "Less hidden are all records of one client together; not hidden are the number of "
-    "records and who took part.",
-    "client": "Not hidden is who took part.",
+    "record": "All records of one client together are hidden less. Not hidden: the number of "
+    "records, and who took part.",
+    "client": "Not hidden: who took part.",
 }
 HIDDEN = {
     "record": "Every single record is hidden by random noise: had any one record been another",
@@ -360,10 +362,10 @@ def meaning(release: Release) -> str:
     if release.outcome == "cannot tell":
         return f"{what} {UNTOLD} {HELPS}"
     if release.drifted:
-        return (
-            f"{what} The difference is larger than chance and the added noise explain. Whether it "
-            "matters is yours to judge: see how large it is."
-        )
+        found = "The difference is larger than chance and the added noise explain"
+        if any(each.drifted and each.tolerance is not None for each in release.verdicts):
+            return f"{what} {found}, and larger than what the plan says does not matter."
+        return f"{what} {found}. Whether it matters is yours to judge: see how large it is."
     if any(map(is_tolerated, release.verdicts)):
         return (
             f"{what} There is a difference that chance and the added noise do not explain, and it "
@@ -523,16 +525,36 @@ def shifts(column: ColumnAnswer) -> str:
         cells = [cell for cell in column.cells if cell.shifted == direction]
         if cells:
             cells.sort(key=difference, reverse=True)
-            names = [shortened(clean(cell.label), CELL) for cell in cells]
+            names = [_quoted(shortened(clean(cell.label), CELL)) for cell in cells]
             parts.append(f"{word} in {listed(names, CELLS)}")
     if any(each.exceeds for each in column.statistics if each.name == OUT_OF_DOMAIN):
         parts.append(NEW)
     return "; ".join(parts)
 
 
+def _quoted(label: str) -> str:
+    """The name of a cell in a sentence: several words, as of a bin, stand in quotes.
+
+    >>> _quoted("plus"), _quoted("over 56")
+    ('plus', "'over 56'")
+    """
+    return f"'{label}'" if " " in label else label
+
+
 def difference(cell: CellAnswer) -> float:
     """How far a cell's share is from the reference."""
     return abs(cell.share - cell.reference)
+
+
+def outside(column: ColumnAnswer, records: int) -> tuple[float, float]:
+    """The share of records in none of its cells: of the reference, and now, with the noise."""
+    before = max(0.0, 1 - sum(cell.reference for cell in column.cells))
+    return before, max(0.0, column.counts.out_of_domain[0] / max(records, 1))
+
+
+def shows_new(column: ColumnAnswer, records: int) -> bool:
+    """Whether records in none of its cells are more than noise, before or now."""
+    return max(outside(column, records)) * records > CLEARLY * column.counts.noise[0].sd
 
 
 def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
@@ -756,8 +778,8 @@ def findable_words(status: SeriesStatus) -> str:
     if found is None or status.outcome == "cannot tell":
         return ""
     return (
-        f"A drift that lasts is found half of the time by now if its total variation is {found:.2g}"
-        ", where it shows best."
+        f"By now, a lasting drift of total variation {found:.2g} would have been found half of the "
+        "time, if it were of the kind that shows best."
     )
 
 
@@ -829,7 +851,9 @@ def series_lines(status: SeriesStatus) -> Iterator[str]:
     for point in missed[-3:]:
         yield missed_words(point, status.every)
     if status.budget is not None:
-        yield f"Budget of one {status.budget.unit}: {budget_words(status.budget)}"
+        unit = status.budget.unit
+        grows = COUNTED[unit].format(status.every)
+        yield f"Budget of one {unit}: {budget_words(status.budget)} {grows}"
     if due := due_words(status):
         yield due
     yield f"Next: {next_words(status)}."

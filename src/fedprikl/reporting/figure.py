@@ -17,21 +17,27 @@ NAME = 28  # letters
 COLOURS = {"drift": "#b4510a", "cannot tell": "#7b4fa6"}
 NOW, REFERENCE, INK = "#2468b0", "#858f9c", "#1b2530"
 WIDE, ROW, MARGIN = 7.0, 0.34, 1.1  # inches
+PAIR = 1.3  # rows that the two bars of a cell take
 
 
 def release_figure(release: Release, values: ColumnValues | None = None) -> "Figure":
-    """The columns by how far they are from the reference; and the cells of those that drifted, with
-    their new values, which only `values` knows.
+    """The columns by how far they are from the reference; and the cells of those that drifted most,
+    with their new values, which only `values` knows.
 
-    A bar is an estimate with its 95% interval; the black tick is what to expect without drift.
+    A bar is an estimate with its 95% interval, orange where drift was found; the black tick is what
+    to expect without drift.
     Without columns, each divergence of the whole has a bar. Needs the extra `report`.
     """
     pyplot = matplotlib_pyplot()  # a notebook shows figures once it is imported
     order = facts.ranked(release.columns)[:COLUMNS]
-    drifted = [column for column in order if column.drifted][:CHARTS]
-    new = [None if values is None else values.new(column) for column in drifted]
+    every = [column for column in facts.ranked(release.columns) if column.drifted]
+    drifted, others = every[:CHARTS], every[CHARTS:]
+    new = [
+        None if values is None or not facts.shows_new(c, release.records) else values.new(c)
+        for c in drifted
+    ]
     cells = [
-        2 * min(len(c.cells), CELLS) + 2 * (n is not None)
+        PAIR * (min(len(c.cells), CELLS) + (n is not None))
         for c, n in zip(drifted, new, strict=True)
     ]
     rows = [len(order) or len(release.answers), *cells]
@@ -40,10 +46,13 @@ def release_figure(release: Release, values: ColumnValues | None = None) -> "Fig
         figsize=(WIDE, sum(ROW * max(n, 2) + MARGIN for n in rows)), layout="constrained"
     )
     axes = figure.subplots(len(rows), 1, squeeze=False, height_ratios=[max(n, 2) for n in rows])
-    first, *others = axes[:, 0]
+    first, *below = axes[:, 0]
     _ranking(first, release, order)
-    for each, column, found in zip(others, drifted, new, strict=True):
+    for each, column, found in zip(below, drifted, new, strict=True):
         _cells(each, column, found)
+    if others:
+        names = facts.listed([_text(column.name) for column in others])
+        figure.supxlabel(f"Also drifted, without a chart: {names}", fontsize=9)
     figure.suptitle("\n".join(facts.wrapped(facts.release_headline(release), 80, 3)), fontsize=11)
     return figure
 
@@ -62,7 +71,8 @@ def _ranking(axes: Any, release: Release, columns: list[ColumnAnswer]) -> None:
             if answer.no_drift is not None:
                 axes.plot([answer.no_drift] * 2, [place - 0.4, place + 0.4], color=INK, lw=2)
     _labels(axes, [name for name, _, _ in known])
-    axes.set_xlabel("total variation; tick: expected without drift" if columns else "divergence")
+    label = "total variation; orange: drifted; tick: expected without drift"
+    axes.set_xlabel(label if columns else "divergence")
 
 
 def _cells(axes: Any, column: ColumnAnswer, new: Quality | None) -> None:
@@ -80,7 +90,7 @@ def _cells(axes: Any, column: ColumnAnswer, new: Quality | None) -> None:
         _whisker(axes, place + 0.2, interval)
     _labels(axes, [label for label, *_ in shown])
     axes.set_title(_text(column.name), fontsize=10, loc="left")
-    axes.set_xlabel("share of all records: reference (grey) and now")
+    axes.set_xlabel("share of all records: reference (grey) and now (orange: shifted)")
 
 
 def _whisker(axes: Any, place: float, interval: tuple[float, float] | None) -> None:

@@ -6,7 +6,7 @@
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from itertools import zip_longest
+from itertools import chain, repeat
 
 from fedprikl.documents import clean
 
@@ -153,7 +153,7 @@ def table(
             tag("th", first, scope="row"),
             *(
                 cell if isinstance(cell, Html) else tag("td", cell, data_name=name)
-                for cell, name in zip_longest(others, names, fillvalue="")
+                for cell, name in zip(others, chain(names, repeat("")), strict=False)
             ),
         )
         for first, *others in rows

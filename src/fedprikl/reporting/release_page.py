@@ -36,7 +36,6 @@ STATISTIC_HEAD = ("about", "statistic", "times its threshold", "above it")
 RANKED = 15  # columns of the first chart
 CHARTS = 6  # columns with a chart that is not folded
 CELLS = 10  # in one chart
-CLEARLY = 4.0  # standard deviations of the noise: an out-of-domain count beyond them is shown
 KEY = {
     "reference": "reference",
     "now": "now",
@@ -44,7 +43,7 @@ KEY = {
     "whisker": "95% interval",
 }
 UNCHANGED = "None of these shares has clearly changed."
-OUTSIDE = "other: not in the reference's list"
+OUTSIDE = "new: not in the reference"
 UNTOLD = "Which categories shifted cannot be told from noise."
 ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 SHIFTS = {"up": "more", "down": "fewer", "": "cannot be told"}
@@ -96,7 +95,7 @@ def release_page(
         _quality(values),
         _sizes(release, plan),
         privacy_section(release, costs.get("budget", ""), plan),
-        html.section("Everything else", *details(release, plan, costs, absent)),
+        html.section("Everything else", *details(release, plan, costs, absent, values=values)),
         headline=facts.release_headline(release),
         tone=TONES[release.outcome],
     )
@@ -175,11 +174,11 @@ def cells_chart(column: ColumnAnswer, records: int, values: ColumnValues | None 
     order = sorted(column.cells, key=lambda cell: (not cell.shifted, -facts.difference(cell)))
     shown = order[:CELLS]
     rows = [_cell_row(cell) for cell in column.cells if cell in shown]
-    before, now = _outside(column), max(0.0, column.counts.out_of_domain[0] / max(records, 1))
-    if max(before, now) * records > CLEARLY * column.counts.noise[0].sd:
+    if facts.shows_new(column, records):
+        before, now = facts.outside(column, records)
         found, says = None if values is None else values.new(column), f"about {percent(now)}"
         bar = Bar(value=now, says=says) if found is None else _new_bar(found)
-        rows.append((OUTSIDE, [_before(before), bar]))
+        rows.append((OUTSIDE if found is None else found.what, [_before(before), bar]))
     title = f"{column.name}: shares of all records, in the reference and now"
     return bar_chart(rows, title=title, shares=True)
 
@@ -188,11 +187,6 @@ def _new_bar(found: Quality) -> Bar:
     kind: Kind = "drifted" if found.change else "now"
     says = f"{percent(found.now)}{ARROWS[found.change]}"
     return Bar(value=found.now, says=says, kind=kind, interval=found.interval)
-
-
-def _outside(column: ColumnAnswer) -> float:
-    """The share of the reference that is in none of the cells."""
-    return max(0.0, 1 - sum(cell.reference for cell in column.cells))
 
 
 def _cell_row(cell: CellAnswer) -> tuple[str, list[Bar]]:
@@ -360,6 +354,7 @@ def details(
     absent: Sequence[str],
     *,
     judged: bool = True,
+    values: ColumnValues | None = None,
 ) -> Iterator[Html]:
     """One fold after the other. `judged`: by itself, and not as one of a series."""
     order = facts.ranked(release.columns)
@@ -369,7 +364,8 @@ def details(
     if judged and order:
         columns = html.table(facts.HEAD, facts.column_rows(order), look="stacked last")
         yield html.fold("Columns in numbers", columns, html.note(facts.NOTE))
-    yield html.fold("Every category of every column", *map(_cells, order), printed=False)
+    categories = (_cells(column, values) for column in order)
+    yield html.fold("Every category of every column", *categories, printed=False)
     counted_in = html.paragraphs(facts.counted_words(release, absent))
     dropped = sum(1 for cohort in release.cohorts if cohort.reason)
     asked = {
@@ -405,9 +401,9 @@ def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
     return html.table(STATISTIC_HEAD, rows, caption="Statistics beside their thresholds")
 
 
-def _cells(column: ColumnAnswer) -> Html:
-    """All cells of a column, and how far it is from the reference in every divergence."""
-    rows = [
+def _cells(column: ColumnAnswer, values: ColumnValues | None) -> Html:
+    """All cells of a column and its new values, and how far it is in every divergence."""
+    rows: list[tuple[str, ...]] = [
         (
             clean(cell.label),
             percent(cell.reference),
@@ -419,7 +415,13 @@ def _cells(column: ColumnAnswer) -> Html:
         for cell, count in zip(column.cells, column.counts.counts, strict=True)
     ]
     (outside,) = column.counts.out_of_domain
-    rows.append((OUTSIDE, percent(_outside(column)), "", "", _count(outside), ""))
+    new = None if values is None else values.new(column)
+    if new is None:
+        before, _ = facts.outside(column, 1)
+        rows.append((OUTSIDE, percent(before), "", "", _count(outside), ""))
+    else:
+        _, what, *shares, change = new.row
+        rows.append((what, *shares, _count(outside), change))
     sizes = "".join(
         f" {each.target} = {facts.in_unit(each.value, each)}." for each in column.answers
     )

@@ -42,6 +42,7 @@ SITE_HEAD = ("site", "answered", "share", "last answered")
 STATISTIC_HEAD = ("column", "alone", "together", "window", "size", "verdict")
 VERDICTS = {True: "above", False: "below", None: "not judged"}
 TOGETHER = "above, together with earlier ones"
+NOT_YET = "over, not counted yet"
 TOO = ", if the difference is also larger than what the plan tolerates"
 COMMAND = html.tag("code", "fedprikl monitor run")
 
@@ -123,7 +124,7 @@ def _drift(status: SeriesStatus) -> Iterator[Html]:
     frame, every = Frame.of(status), status.every
     what = "the whole or of a column" if status.columns else "the whole"
     yield html.note(
-        f"How far {status.population} is from the reference, in standard deviations from no "
+        f"How far the population is from the reference, in standard deviations from no "
         f"drift: the largest statistic of {what}. An alarm is raised above the dashed line"
         f"{TOO if status.tolerate or status.tolerate_columns else ''}. It "
         f"lies so high that the whole series raises a false alarm in at most "
@@ -346,15 +347,25 @@ def _reports(status: SeriesStatus) -> Iterator[Html]:
     over = [point for point in reversed(status.points) if point.state != "ahead"]
     rows = [_report_row(every, point) for point in over]
     if rows:
-        yield html.table(head, rows[:LATEST], look="stacked")
+        others = (row for row, point in zip(rows, over, strict=True) if point.state != "due")
+        latest = [*_due_rows(status), *others]
+        yield html.table(head, latest[:LATEST], look="stacked")
     if len(rows) > LATEST:
         yield html.fold(f"All {len(rows):,} {every}s", html.table(head, rows))
+
+
+def _due_rows(status: SeriesStatus) -> Iterator[tuple[str, ...]]:
+    """One row for all that is over and not counted: many would hide the latest reports."""
+    due = [point for point in status.points if point.state == "due"]
+    if due:
+        name, *others = _report_row(status.every, due[0])
+        yield name + (f" to {due[-1].number}" if due[1:] else ""), *others
 
 
 def _report_row(every: str, point: PeriodPoint) -> tuple[str, ...]:
     name, begins = period_name(point.number, every), day(point.start, "%b %Y")
     if point.state != "released":
-        why = point.reason if point.state == "missed" else "over, not counted yet"
+        why = point.reason if point.state == "missed" else NOT_YET
         return name, point.state, begins, html.tag("td", why, class_="why", colspan=5)
     alone, together = (facts.largest(point, cumulative=which) for which in (False, True))
     sizes = [f"{s.divergence} {facts.size_words(s)}" for s in facts.plainest_first(point.sizes)]

@@ -32,9 +32,9 @@ CHANGES = {"up": "more", "down": "fewer", "": "cannot be told"}
 TYPICAL_HEAD = ("column", "median of the reference", "now", "95% interval")
 QUALITY_HEAD = ("column", "values", "reference", "now", "95% interval", "change")
 TYPICAL = (
-    "Half of the values are up to the median, missing values left out. It is read off the noisy "
-    "counts of bins, and inside a bin off a straight line. The interval goes from edge to edge of "
-    "bins, and contains the population's median 95 times in 100."
+    "Half of the values do not exceed the median; missing values are left out. It is read off the "
+    "noisy counts of bins, as if the values of a bin were evenly spread. The interval goes from "
+    "edge to edge of bins, and contains the population's median 95 times in 100."
 )
 QUALITY = (
     "Shares of all records. New values are those that the reference does not know: a category that "
