@@ -1,5 +1,6 @@
 """Records become cells: categories, bins, products, images; unknown ones become "other"."""
 
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -343,3 +344,33 @@ def read_as_csv(values: Any) -> Table:
         missing=("", "-999"),
         texts=True,
     )
+
+
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize(
+    ("texts", "what"),
+    [
+        ([f"2026-03-{day:02}" for day in range(1, 29)], "dates or times"),
+        ([f"{n}.5" for n in range(20)], "numbers"),
+        ([f"{n:03}" for n in range(20)], ""),
+        ([f"{n}.5" for n in range(20)] + ["A7"], ""),
+        (["2026-03-01", "2026-03-02"], ""),
+    ],
+)
+def test_texts_of_a_frame_that_are_dates_or_numbers_are_remarked(
+    library: Any, texts: list[str], what: str
+) -> None:
+    """They are categories: a warning says so, unless that is wanted, or the remark is taken."""
+    frame = library({"x": texts, "y": list(range(len(texts)))})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        reference = Reference.fit(frame)
+    said = [str(each.message) for each in caught]
+    assert len(said) == bool(what)
+    assert all(f"'x' is taken as categories, although its texts are {what}" in s for s in said)
+    assert all(each.filename == __file__ for each in caught)
+    assert reference.views[0].size == len(texts)
+    remarks: list[str] = []
+    Reference.fit(frame, note=remarks.append)
+    assert remarks == said
+    Reference.fit(frame, categorical=["x"])

@@ -168,8 +168,8 @@ app = typer.Typer(
     help=(
         "Has the population drifted from the data our model was trained on, and in which columns? "
         "Find out without collecting anybody's data.\n\n"
-        "fedprikl compares the records of all clients together with a public reference, under "
-        "differential privacy."
+        "fedprikl adds up what all clients hold, and compares the sum with a public reference, "
+        "under differential privacy."
     ),
     no_args_is_help=True,
     rich_markup_mode=None,  # rich takes as long to load as all else that --help needs

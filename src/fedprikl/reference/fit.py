@@ -179,6 +179,8 @@ class _ColumnFit:
                 self.kind = "bins"
             elif times and not numbers:
                 self.kind = "times"
+        if not self._texts and not numbers + times and len(self._odd) > self._bins:
+            return self._as_texts()
         present = numbers + times + others
         most, what = max((numbers, "numbers"), (times, "dates or times"))
         if not self._odd or len(self._distinct) <= self._bins or most < NEARLY * present:
@@ -189,6 +191,18 @@ class _ColumnFit:
             f"Column {self._name!r} is taken as categories, although {most:,} of its {present:,} "
             f"values are {what}: {shown}{more} are not. If they stand for gaps, name them as "
             "missing texts; otherwise clean the column."
+        )
+
+    def _as_texts(self) -> str | None:
+        """A remark on a column of a data frame whose texts are all dates, times or numbers."""
+        kinds = {_kind_of_text(text) for text in self._odd}
+        if len(kinds) > 1 or "" in kinds:
+            return None
+        (what,) = kinds
+        return (
+            f"Column {self._name!r} is taken as categories, although its texts are {what}. Turn it "
+            f"into {what} first, to have it cut into bins; clients may keep texts. If they are "
+            "categories, name the column in `categorical`."
         )
 
     def gather(self, values: Values) -> None:
@@ -249,6 +263,19 @@ class _ColumnFit:
         listed = value_list(values)
         counted = Counter(listed).items() if is_plain(listed) else ((value, 1) for value in listed)
         return ((_present(value, self._gaps), rows) for value, rows in counted)
+
+
+def _kind_of_text(text: str) -> str:
+    """What a text says, as in a CSV file: a number, a date or a time; empty if neither.
+
+    >>> _kind_of_text("2026-03-01"), _kind_of_text("12.5"), _kind_of_text("007")
+    ('dates or times', 'numbers', '')
+    """
+    if LEADING_ZERO.match(text) or text in TRUTHS:
+        return ""
+    if number(text) is not None:
+        return "numbers"
+    return "" if instant(text) is None else "dates or times"
 
 
 def _order(text: str) -> tuple[bool, float, str]:

@@ -80,7 +80,7 @@ class Reference:
         joint: bool | None = None,
         times: str | None = None,
         periods: Every = "week",
-        note: Callable[[str], None] = lambda _: None,
+        note: Callable[[str], None] | None = None,
         clients: str | None = None,
     ) -> "Reference":
         """Pi of public rows: a data frame (pandas, polars, pyarrow, ...), or any other `Source`.
@@ -93,7 +93,7 @@ class Reference:
         series then takes differences that the `periods` of the reference have among themselves
         (day, week, month or quarter) for ordinary; by default it is not compared. `missing` are the
         texts that stand for a gap, here and at clients; `note` is called with remarks on columns
-        that look odd.
+        that look odd, which are warnings by default.
 
         With several columns, each is a view of its own, and so is each of the `pairs` of columns.
         `views` make views of other kinds from the table (`ViewKind`).
@@ -123,6 +123,7 @@ class Reference:
         names = compared_columns(source, columns, forced, client, times)
         more = [name for name in (client, times) if name is not None]
         rows = partial(public_rows, source, [*names, *more])
+        remarks: list[str] = []
         table = fit_table(
             names,
             rows,
@@ -130,8 +131,10 @@ class Reference:
             categorical=forced,
             missing=missing,
             texts=source.texts,
-            note=note,
+            note=note or remarks.append,
         )
+        for remark in remarks:
+            warnings.warn(remark, UserWarning, stacklevel=2)
         when = None if times is None else ReferenceTimes(times, periods)
         return cls(
             *fit_views(table, rows(), client, pairs=pairs, views=views, joint=joint, times=when)
