@@ -1,5 +1,6 @@
 """The report in a real browser: on a phone and at a desk, light and dark."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +10,9 @@ import pytest
 from fedprikl.reporting import release_page, release_summary
 from fedprikl.reporting.charts import Bar, bar_chart
 from fedprikl.reporting.html import Html, page
+from fedprikl.reporting.series_page import TOGETHER, series_page
 from tests.browser import look
+from tests.monitoring.statuses import SCENES as SERIES
 from tests.reporting.releases import PLAN, SCENES, with_values
 
 pytestmark = pytest.mark.slow
@@ -211,3 +214,20 @@ def test_a_notebook_shows_charts_as_well(scheme: Literal["light", "dark"], tmp_p
 
 def brightness(colour: str) -> int:
     return sum(int(part) for part in colour[4:-1].split(","))
+
+
+def test_reports_of_a_series_show_every_number(tmp_path: Path) -> None:
+    """Also where the verdict is long: above, only together with earlier weeks."""
+    status = SERIES["drift"]
+    points = tuple(
+        each if each.threshold is None else replace(each, threshold=1e3) for each in status.points
+    )
+    text = series_page(replace(status, points=points))
+    assert TOGETHER in text
+    script = (
+        "return [...document.querySelectorAll('.stacked')].map("
+        "each => each.scrollWidth - each.clientWidth)"
+    )
+    found = look({"series": text}, widths=WIDTHS, scheme="light", script=script, folder=tmp_path)
+    assert all(found["series", width] for width in WIDTHS)
+    assert max(found["series", 400] + found["series", 1200]) <= 0
