@@ -1,5 +1,6 @@
 """Hints about files that are read as something else, and about what is not installed."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -165,3 +166,15 @@ def test_a_reference_is_found_beside_a_pipe_and_data(tmp_path: Path) -> None:
     assert reference_beside(tmp_path / "plan.json", signed) == tmp_path / "found.json"
     (tmp_path / "found.json").unlink()
     assert reference_beside(tmp_path / "plan.json", signed) == tmp_path / "ref.json"
+
+
+def test_what_to_leave_out_is_not_named_as_what_to_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"p{n % 400},x{n},{n % 7}" for n in range(4000)]
+    Path("a.csv").write_text("\n".join(["patient,note,town", *lines]))
+    notes = json.loads(call("reference", "a.csv", "-o", "a.json", "--json").stdout)["notes"]
+    assert any("'patient' looks like ids" in each for each in notes)
+    (unique,) = (each for each in notes if "almost as many values" in each)
+    assert unique.endswith("leave it out with --columns town.")

@@ -374,3 +374,19 @@ def test_texts_of_a_frame_that_are_dates_or_numbers_are_remarked(
     Reference.fit(frame, note=remarks.append)
     assert remarks == said
     Reference.fit(frame, categorical=["x"])
+
+
+@pytest.mark.parametrize("first", [0, 1, 500])
+def test_a_column_that_numbers_the_rows_is_remarked(first: int) -> None:
+    """An index that was saved with the rows: in another file it has other numbers."""
+    rng = np.random.default_rng(1)
+    remarks: list[str] = []
+    rows = rng.permutation(2000) + first
+    ages = rng.integers(0, 2000, 2000)
+    frame = pl.DataFrame({"row": rows, "age": ages, "half": rows / 2, "twice": rows // 2})
+    Reference.fit(frame, joint=False, note=remarks.append)
+    assert len(remarks) == 1
+    assert f"Column 'row' numbers the rows, from {first} to {first + 1999}." in remarks[0]
+    Reference.fit(frame[:900], joint=False, note=remarks.append)
+    Reference.fit(frame, joint=False, categorical=["row"], note=remarks.append)
+    assert len(remarks) == 1

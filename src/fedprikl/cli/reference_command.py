@@ -125,7 +125,7 @@ def reference_command(
         if missing is None:
             remarks.extend(_gaps(place, reference, csv_options.format))
         reference.save(output)
-    remarks.extend([*_format_hints(reference), *_cautions(reference)])
+    remarks.extend([*_format_hints(reference), *_cautions(reference, client_column)])
     remarks.extend(_column_hints(reference, client_column, time_column))
     for remark in remarks:
         notes.print(f"[yellow]note:[/yellow] {shown(remark)}")
@@ -211,7 +211,7 @@ def _column_hints(
         levels, name = column.size - 1, column.name
         if levels > UNIQUE * records or _has_decimal_commas(column):  # it has a note of its own
             continue
-        many = isinstance(column, Categories) and levels >= max(MANY, records / FEW_EACH)
+        many = _has_many(column, records)
         if client_column is None and (many or ID.fullmatch(name)):
             hints.append(
                 f"Column {name!r} looks like ids and is compared. If it says which client a record "
@@ -233,13 +233,23 @@ def _column_hints(
     return hints
 
 
-def _cautions(reference: Reference) -> list[str]:
+def _has_many(column: Column, records: int) -> bool:
+    """Whether it has as many categories as a column of ids."""
+    return isinstance(column, Categories) and column.size - 1 >= max(MANY, records / FEW_EACH)
+
+
+def _cautions(reference: Reference, client_column: str | None) -> list[str]:
     """What makes a reference useless, though it can be built: too few records in each cell."""
     records, cells = int(reference.whole.mass.sum()), reference.whole.size
     levels = {column.name: column.size - 1 for column in _columns(reference)}
     unique = [name for name, size in levels.items() if size > UNIQUE * records]
     if unique:
-        rest = [name for name in levels if name not in unique]
+        ids = [
+            column.name
+            for column in _columns(reference)
+            if client_column is None and (_has_many(column, records) or ID.fullmatch(column.name))
+        ]
+        rest = [name for name in levels if name not in (*unique, *ids)]
         advice = f"leave it out with {_columns_option(rest)}" if rest else "compare another column"
         which = "Column" if len(unique) == 1 else "Each of the columns"
         return [

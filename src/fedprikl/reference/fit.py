@@ -54,6 +54,7 @@ TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
 MANY = 4096  # combinations that are never too many
 CROWDED = 0.5  # combinations per record
 DAY = 86_400_000_000  # microseconds
+ROWS = 1000  # of fewer, whole numbers without a gap between them may be chance
 NO_TIME = -1
 
 
@@ -125,6 +126,9 @@ def fit_table(
     for rows in passes():
         for name, fit in fits.items():
             fit.gather(rows[name])
+    for fit in fits.values():
+        if remark := fit.numbered():
+            note(remark)
     return Table(tuple(fits[name].column() for name in names), tuple(sorted(gaps.texts)))
 
 
@@ -227,6 +231,19 @@ class _ColumnFit:
         kind = np.float64 if self.kind == "bins" else np.int64
         found = np.array([read(value) for value, _ in present], dtype=kind)
         self._arrays.append(np.repeat(found, [rows for _, rows in present]))
+
+    def numbered(self) -> str | None:
+        """A remark if the values only number the rows, like an index that was saved with them."""
+        if self.kind != "bins":
+            return None
+        values = np.sort(np.concatenate(self._arrays))
+        if len(values) < ROWS or not float(values[0]).is_integer() or (np.diff(values) != 1).any():
+            return None
+        return (
+            f"Column {self._name!r} numbers the rows, from {values[0]:.0f} to {values[-1]:.0f}. "
+            "Other rows have other numbers, so it will seem to drift: leave it out with --columns "
+            "(in Python: columns)."
+        )
 
     def column(self) -> Column:
         """The column; categories in the order of numbers, then of texts.
