@@ -50,6 +50,16 @@ def test_a_plan_says_its_epsilon(planned: Path) -> None:  # noqa: ARG001  the wo
     assert "The release may spend epsilon 0.7 (--epsilon)." in said
 
 
+def test_a_plan_says_what_it_tolerates(planned: Path) -> None:  # noqa: ARG001  the working directory
+    columns = SignedPlan.load("plan.json").plan.columns
+    name = columns[0].columns[0]
+    said = " ".join(call(*PLAN, "--force", "--tolerate", "0.1").stdout.split())
+    assert "a total variation of up to 0.1. A smaller difference is" in said
+    one = call(*PLAN, "--force", "--tolerate", "0.1", "--tolerate", f"{name}=0.2").stdout
+    assert f"of up to 0.1, but 0.2 in {name}." in " ".join(one.split())
+    assert "Tolerated" not in call(*PLAN, "--force").stdout
+
+
 def test_no_size_is_below_zero() -> None:
     assert [_size(size) for size in (-0.0, -1e-17, 0.0, 0.0308)] == ["0", "0", "0", "0.0308"]
 

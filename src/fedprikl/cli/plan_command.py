@@ -357,6 +357,22 @@ def _print_planned(planned: PlannedRound) -> None:
         _print_liars(planned)
     if (column := planned.columns) is not None:
         show(f"\n{_column_words(column, plan)}", markup=False)
+    if words := _tolerance_words(plan):
+        show(f"\n{words}", markup=False)
+
+
+def _tolerance_words(plan: Plan) -> str:
+    """What is no drift however surely it is found; forecasts are of what is found."""
+    every = f"{plan.verdict.tolerate:g}" if plan.verdict.tolerate else ""
+    columns = [f"{size:g} in {shown(name)}" for name, size in plan.verdict.tolerate_columns]
+    sizes = ", but ".join(filter(None, [every, ", ".join(columns)]))
+    if not sizes:
+        return ""
+    return (
+        f"Tolerated (--tolerate): a total variation of up to {sizes}. A smaller "
+        "difference is said to be there, but is no drift. The smallest drifts above do not allow "
+        "for this."
+    )
 
 
 def _column_words(column: ColumnForecast, plan: Plan) -> str:
