@@ -1,6 +1,7 @@
 """One table with an id column: the same counts as one file per client."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ import pyarrow as pa
 import pytest
 
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.records import Draw, RecordCounts, count_all, count_by_client, open_table, table
+from fedprikl.records import (
+    Draw,
+    RecordCounts,
+    TimeSlice,
+    count_all,
+    count_by_client,
+    open_table,
+    table,
+)
 from fedprikl.reference import Reference
 from tests.false_alarm import looks_as_frequent
 
@@ -97,15 +106,68 @@ def test_rows_without_an_id_are_dropped_or_clients_of_their_own_or_refused() -> 
     assert len(of_cells([1.0, float("nan"), 2.0, None], no_client="drop")) == 2
 
 
-def test_a_line_that_is_no_row_has_no_client(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"id,cell\na,0\na,1,1\nb,2\n\xff,3\n")
+def test_a_line_whose_id_cannot_be_read_has_no_client(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id,cell\na,0\na,1,1\nb,2\n\xff,3\n,3,3\n")
     file = tmp_path / "a.csv"
     found = [each[0] for each in split(file, CELLS, no_client="drop")]
-    assert found == [(0, 0, 1, 0, 0), (1, 0, 0, 0, 0)]
+    assert found == [(0, 0, 1, 0, 0), (1, 0, 0, 0, 1)]
     own = [each[0] for each in split(file, CELLS, no_client="one-each")]
     assert sorted(own) == sorted([*found, (0, 0, 0, 0, 1), (0, 0, 0, 0, 1)])
     drawn = split(file, CELLS, no_client="one-each", draw=Draw(3))
     assert sorted(sum(each[0]) for each in drawn) == [3, 3, 3, 3]
+    with pytest.raises(RecordsError, match="no client"):
+        split(file, CELLS)
+
+
+ODD = [b"\xff", b'"', b'x"y', b"\0", b"1\r2"]
+LONG = b"9" * 2**20  # the end of such a line is not kept
+
+
+@pytest.mark.parametrize("no_client", ["drop", "one-each", "refuse"])
+@pytest.mark.parametrize(
+    ("first", "value"),
+    [*((first, each) for first in (True, False) for each in [*ODD, b"1,1", b",,,,"]), (True, LONG)],
+    ids=lambda value: repr(value)[:9],
+)
+def test_a_value_that_spoils_its_line_moves_no_record(
+    first: bool, value: bytes, no_client: Any, tmp_path: Path
+) -> None:
+    """The number of records, and of clients, is public: it must not tell whether a line is read."""
+
+    def sizes(odd: bytes) -> tuple[list[int], int]:
+        rows = [(b"a", b"0"), (b"b", odd), (b"c", b"2"), (b"b", b"3")]
+        lines = [(b"id", b"cell"), *rows]
+        text = b"".join(b",".join(each if first else each[::-1]) + b"\n" for each in lines)
+        (tmp_path / "a.csv").write_bytes(text)
+        found = split(tmp_path / "a.csv", CELLS, no_client=no_client)
+        return sorted(sum(each[0]) for each in found), sum(each[0][-1] for each in found)
+
+    assert sizes(b"1") == ([1, 1, 2], 0)
+    assert sizes(value) == ([1, 1, 2], 1)
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value[:9]))
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_client_with_one_line_stays_whatever_spoils_it(
+    place: int, value: bytes, tmp_path: Path
+) -> None:
+    names, row = [b"cell", b"more"], [value, b"x"]
+    names.insert(place, b"id")
+    row.insert(place, b"alone")
+    others = {b"id": b"a", b"cell": b"2", b"more": b"y"}
+    lines = [names, row, [others[name] for name in names]]
+    (tmp_path / "a.csv").write_bytes(b"".join(b",".join(line) + b"\n" for line in lines))
+    found = split(tmp_path / "a.csv", CELLS)
+    assert sorted(each[0] for each in found) == [(0, 0, 0, 0, 1), (0, 0, 1, 0, 0)]
+
+
+def test_a_line_of_a_period_has_its_client_too(tmp_path: Path) -> None:
+    rows = b'id,day,cell\na,2027-01-05,0\na,2027-01-05,"\nb,2027-01-15,1\nc,2027-01-16,"\n'
+    (tmp_path / "a.csv").write_bytes(rows)
+    days = datetime(2027, 1, 4, tzinfo=UTC), datetime(2027, 1, 11, tzinfo=UTC)
+    times = TimeSlice("day", *days, "UTC")
+    found = split(tmp_path / "a.csv", CELLS, times=times)
+    assert [each[0] for each in found] == [(0,) * 5, (0,) * 5, (1, 0, 0, 0, 1)]
 
 
 def test_every_client_of_a_table_gives_k_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,11 +284,13 @@ class TimeSlice:
         """
         inside = self.inside(chunk.columns[self.column], aware=aware)
         broken = [
-            number
-            for number, fields in zip(chunk.unreadable, chunk.loose, strict=True)
+            place
+            for place, (_, fields) in enumerate(zip(chunk.unreadable, chunk.loose, strict=True))
             if self.inside([_first_time(fields)], aware=False)[0]
         ]
-        return Chunk(chunk.taken(inside, columns), broken)
+        numbers = [chunk.unreadable[place] for place in broken]
+        lines = [chunk.lines[place] for place in broken] if chunk.lines else ()
+        return Chunk(chunk.taken(inside, columns), numbers, lines=lines)
 
     def inside(self, values: Values, *, aware: bool) -> Mask:
         """For each value, whether it is a time inside."""

@@ -95,16 +95,24 @@ class CsvFile(Source):
             number = 2
             for block in _blocks(stream, None if end is None else end - stream.tell()):
                 fields, bad = read_block(block, self.form, len(self.names))
+                every = block.split(b"\n") if bad else []
+                lines = [every[i] for i in bad]
                 yield Chunk(
                     {name: fields[at] for name, at in places.items()},
                     [number + i for i in bad],
-                    self._loose(block, bad, times) if bad and times is not None else (),
+                    [] if times is None else [self._loose(line, times) for line in lines],
+                    lines,
                 )
                 number += block.count(b"\n") + 1
 
-    def _loose(self, block: bytes, bad: Sequence[int], column: str) -> list[tuple[str, ...]]:
-        lines, place = block.split(b"\n"), self.names.index(column)
-        return [loose_fields(lines[i], self.form, place, len(self.names)) for i in bad]
+    def _loose(self, line: bytes, column: str) -> tuple[str, ...]:
+        return loose_fields(line, self.form, self.names.index(column), len(self.names))
+
+    def guesses(self, line: bytes, column: str) -> tuple[str, ...]:
+        """By its place from both ends of the line, the nearer one first."""
+        place, width = self.names.index(column), len(self.names)
+        likely, _ = _split_loosely(line, self.form, place, width)
+        return tuple(likely if place <= width - 1 - place else reversed(likely))
 
 
 def read_block(
@@ -153,11 +161,18 @@ def loose_fields(line: bytes, form: CsvFormat, place: int, width: int) -> tuple[
     >>> loose_fields(b'Monday,12,"half a quote', CsvFormat(), 2, 3)[0]
     'half a quote'
     """
+    likely, fields = _split_loosely(line, form, place, width)
+    return (*likely, *fields)
+
+
+def _split_loosely(
+    line: bytes, form: CsvFormat, place: int, width: int
+) -> tuple[list[str], list[str]]:
+    """A field by its place from the left and from the right, as far as there is one; and all."""
     text = line[: LONGEST_LINE + 1].decode(form.encoding, errors="replace")
-    fields = text.rstrip("\r\n").split(form.separator)
+    fields = [each.strip('"') for each in text.rstrip("\r\n").split(form.separator)]
     places = (place, place - width + len(fields))
-    likely = [fields[at] for at in places if 0 <= at < len(fields)]
-    return tuple(text.strip('"') for text in [*likely, *fields])
+    return [fields[at] for at in places if 0 <= at < len(fields)], fields
 
 
 def _plain_lines(block: bytes, form: CsvFormat) -> list[str] | None:

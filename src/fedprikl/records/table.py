@@ -1,7 +1,9 @@
 """One table with the records of all clients: one pass divides its rows by a column of ids.
 
 An id is known by its own value alone, like every other value. A row whose id is missing or cannot
-be read has no client; so has a line that is no row. Ids go no further than this file.
+be read has no client. A line that cannot be read for another reason counts as one "other" record of
+the client whose id stands in it: else the number of records, or of clients, would tell of a single
+value whether it spoils its line. Ids go no further than this file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ from fedprikl.reference.values import MISSING_TEXTS, simple, text_of
 
 NoClient = Literal["drop", "one-each", "refuse"]  # what becomes of rows without a client
 NONE = -1  # in place of a client's number
+UNDECODED = {"\ufffd", "\0"}  # what stands for bytes that are no text, and what no text holds
 PENDING = 2**20  # rows that wait to be merged
 
 
@@ -112,7 +115,7 @@ class _Rows:
         for source, needed in self._sources:
             for chunk in self._chunks(source, [*needed, self._column]):
                 clients = self._numbers(chunk.columns[self._column])
-                broken = np.full(len(chunk.unreadable), NONE)
+                broken = self._of_lines(source, chunk)
                 levels = self._reader.levels({name: chunk.columns[name] for name in needed})
                 yield self._placed(clients, levels, broken)
 
@@ -124,23 +127,36 @@ class _Rows:
         wanted, aware = dict.fromkeys([*columns, times.column]), source.is_aware(times.column)
         for chunk in source.chunks(list(wanted), times=times.column):
             self._numbers(chunk.columns[self._column])
+            self._of_lines(source, chunk)
             yield times.of(chunk, columns, aware=aware)
+
+    def _of_lines(self, source: Source, chunk: Chunk) -> Ints:
+        """The clients of the lines that cannot be read."""
+        lines: Sequence[bytes] = chunk.lines or [b""] * len(chunk.unreadable)
+        return np.fromiter((self._of_line(source, line) for line in lines), np.int64, len(lines))
+
+    def _of_line(self, source: Source, line: bytes) -> int:
+        """The client whose id stands in a line: one that is known, or in the likeliest place."""
+        texts = [self._text(guess) for guess in source.guesses(line, self._column)]
+        likely = [None if text is None or UNDECODED & set(text) else text for text in texts]
+        known = [text for text in likely if text in self._by_text]
+        return self._number([*known, *likely, None][0])
 
     def _placed(self, clients: Ints, levels: Levels, broken: Ints) -> Part:
         """The rows that count, each with a client."""
-        homeless = clients == NONE
-        if not homeless.any() and not len(broken):
+        homeless, lost = clients == NONE, broken == NONE
+        if not homeless.any() and not lost.any():
             return clients, levels, broken
         if self._no_client == "refuse":
             raise RecordsError(
-                f"A row of the table has no client: its {self._column!r} is missing, or the row "
-                "cannot be read. Nothing was released or charged. Say what becomes of such rows: "
+                f"A row of the table has no client: its {self._column!r} is missing or cannot be "
+                "read. Nothing was released or charged. Say what becomes of such rows: "
                 "--no-client drop, or --no-client one-each for a client each (in Python: "
                 "no_client)."
             )
         if self._no_client == "drop":
             kept = {name: each[~homeless] for name, each in levels.items()}
-            return clients[~homeless], kept, broken[:0]
+            return clients[~homeless], kept, broken[~lost]
         return self._fresh(clients), levels, self._fresh(broken)
 
     def _fresh(self, clients: Ints) -> Ints:

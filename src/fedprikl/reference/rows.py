@@ -28,12 +28,14 @@ LAZY_ROWS = 65_536  # of a lazy frame at a time
 class Chunk:
     """Some rows, column by column, and the numbers of the lines that cannot be read.
 
-    If rows are selected by their times, also what the time of each of these lines may be.
+    If rows are selected by their times, also what the time of each of these lines may be. `lines`
+    are what stands there, for `Source.guesses`; left out, nobody can tell whose they are.
     """
 
     columns: dict[str, Values] = field(repr=False)
     unreadable: Sequence[int] = ()
     loose: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # of each of these lines
+    lines: Sequence[bytes] = field(default=(), repr=False)  # the same
 
     @property
     def rows(self) -> int:
@@ -72,6 +74,14 @@ class Source(ABC):
     def is_aware(self, column: str) -> bool:  # noqa: ARG002
         """Whether times of the column are instants, and not what some clock showed."""
         return False
+
+    def guesses(self, line: bytes, column: str) -> tuple[str, ...]:  # noqa: ARG002
+        """What a column may hold in a line that cannot be read, the likeliest first.
+
+        A record is its client's whatever else stands in it: who it belongs to is public, and
+        whether all of its line can be read is not.
+        """
+        return ()
 
     def advice(self) -> str:
         """What to do if a column is lacking."""
