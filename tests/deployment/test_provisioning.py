@@ -17,8 +17,10 @@ from deploy.small_world import write_sites
 from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import prepare_relay
 from fedprikl.deployment.provisioning import Federation
+from fedprikl.deployment.settings import Home
+from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError, InvalidInputError
-from fedprikl.protocol import Release, Roster
+from fedprikl.protocol import Release, Roster, SigningKey
 from fedprikl.records import fit_reference
 
 NAMES = ("aachen", "bergen", "cork", "delft", "evora")
@@ -128,6 +130,61 @@ def test_a_bad_joining_file_changes_nothing(
         admitted(federation.folder, files["bergen"], files["aachen"])
     assert "Nothing was changed" in str(error.value)
     assert (federation.folder / "federation.json").read_bytes() == before
+
+
+def rewritten(path: Path, key: SigningKey, kind: str, **body: str) -> Path:
+    """The file as the holder of the key could have written it."""
+    content = json.loads(path.read_text())["body"] | body
+    message = f"fedprikl/{kind}/1/".encode() + canonical(content)
+    signed = {"format": f"fedprikl {kind}", "body": content}
+    path.write_text(json.dumps(signed | {"signer": key.public, "signature": key.sign(message)}))
+    return path
+
+
+@pytest.mark.parametrize("name", ['a" = "b', "a\nb", "A", "../a"])
+def test_the_name_of_a_federation_is_a_plain_word(federation: Federation, name: str) -> None:
+    file = rewritten(
+        invited(federation, "aachen")["aachen"], federation.organiser, "invitation", federation=name
+    )
+    with pytest.raises(InvalidInputError, match="is no name here"):
+        provisioning.join(file, file.with_suffix(".site"))
+    assert not file.with_suffix(".site").exists()
+
+
+def test_a_node_key_is_one_line_and_of_one_site(federation: Federation) -> None:
+    files = joined(federation, "aachen", "bergen")
+    keys = {
+        name: SigningKey.load(Home(path.with_suffix(".site")).identity)
+        for name, path in files.items()
+    }
+    (first, second), line = files.values(), json.loads(files["aachen"].read_text())["body"]["node"]
+    rewritten(second, keys["bergen"], "joining file", node=f"{line.split()[0]} {line.split()[1]} b")
+    with pytest.raises(InvalidInputError, match="the same node"):
+        admitted(federation.folder, first, second)
+    rewritten(second, keys["bergen"], "joining file", node=f"{line}\n{line}")
+    with pytest.raises(InvalidInputError, match="no elliptic-curve node key"):
+        admitted(federation.folder, second)
+
+
+@pytest.mark.parametrize("part", ["reference", "plan"])
+def test_a_kit_that_cannot_be_used_changes_nothing(federation: Federation, part: str) -> None:
+    files = joined(federation, "aachen", "bergen", "cork")
+    known = admitted(federation.folder, *files.values())
+    folder, content = files["aachen"].with_suffix(".site"), {"reference": "{}", "plan": "{}"}
+    content |= {
+        "federation": known.name,
+        "certificates": "x",
+        "roster": known.home.roster.read_text(),
+    }
+    if part == "plan":
+        content["reference"] = known.home.reference.read_text()
+    kit = folder.with_name("kit.json")
+    kit.write_text(json.dumps({"body": {}}))
+    rewritten(kit, known.organiser, "kit", **content)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(FedPriKLError):
+        provisioning.unpack(kit, folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_a_file_twice_of_another_federation_or_too_late_is_refused(

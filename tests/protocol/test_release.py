@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl import InvalidInputError
+from fedprikl import InvalidInputError, verify
 from fedprikl.documents import canonical
 from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.privacy import Head, PrivacyStatement
@@ -243,6 +243,30 @@ def test_parts_that_contradict_each_other_make_no_release() -> None:
     assert noisy.noisy_counts is not None
     with pytest.raises(InvalidInputError, match="must fit the points and batches"):
         replace(noisy.noisy_counts, out_of_domain=())
+
+
+@pytest.mark.parametrize("part", ["signer", "signature"])
+@pytest.mark.parametrize("change", [str.upper, lambda text: f"{text} ", lambda text: f"{text}\n"])
+def test_a_key_and_a_signature_are_written_in_one_way(
+    part: str, change: Callable[[str], str]
+) -> None:
+    signed = GENUINE.sign(KEY)
+    assert signed.is_intact
+    changes: dict[str, Any] = {part: change(getattr(signed, part))}
+    assert not replace(signed, **changes).is_intact
+
+
+def test_no_signer_stands_beside_those_that_signed() -> None:
+    signed, other = GENUINE.sign(KEY), SigningKey.generate()
+    assert verify(signed.countersign(other), key=KEY.public)
+    for signature in ("", signed.signature, "a" * 128):
+        beside = replace(
+            signed,
+            signer=f"{signed.signer} {other.public}",
+            signature=f"{signed.signature} {signature}".strip(),
+        )
+        with pytest.raises(InvalidInputError, match="NOT genuine"):
+            verify(beside, key=KEY.public)
 
 
 def test_a_release_does_not_contradict_itself() -> None:

@@ -42,6 +42,7 @@ from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
 from fedprikl.protocol.client import check_corruption, check_parts, check_plan
 from fedprikl.protocol.keys import verify_signature
 from fedprikl.reference import Reference
+from fedprikl.reference.files import loads
 from fedprikl.store import replace_file
 
 FORMAT = Format("federation", advice="Make it again with `fedprikl federation init`.")
@@ -258,6 +259,7 @@ def join(path: Path, folder: Path) -> tuple[str, str, str]:
     """
     body, organiser = _opened(path, "invitation", SiteInvitation)
     _check_name(body.site)
+    _check_name(body.federation)  # it becomes a name of the policy, beside the organiser's key
     _check_date(body.expires, path)
     own = Membership(
         federation=body.federation, relay=body.relay, organiser=organiser, site=body.site
@@ -306,7 +308,9 @@ def admit(federation: Federation, sites: Sequence[Site]) -> Federation:
     """With these sites in the roster; each has a name and keys of its own."""
     everybody = [*federation.admitted, *sites]
     for field in ("name", "identity", "node"):
-        if len({getattr(site, field) for site in everybody}) < len(everybody):
+        # Of a node key, without the comment at its end.
+        known = {" ".join(getattr(site, field).split()[:2]) for site in everybody}
+        if len(known) < len(everybody):
             raise InvalidInputError(
                 f"Two sites have the same {field}. Every site makes its own keys, in a folder of "
                 f"its own. {UNCHANGED}"
@@ -402,8 +406,10 @@ def unpack(path: Path, folder: Path) -> Membership:
             f"The roster of {path} does not have {own.site}: it was not admitted, or was removed. "
             f"Ask the organiser. {UNCHANGED}"
         )
-    files = {"ca.pem": kit.certificates, "roster.txt": kit.roster, "ref.json": kit.reference}
-    for name, text in files.items():
+    loads(kit.reference)
+    SignedPlan.from_dict(parse_document(kit.plan, "plan"))
+    texts = {"ca.pem": kit.certificates, "roster.txt": kit.roster, "ref.json": kit.reference}
+    for name, text in texts.items():
         replace_file(folder / name, text.encode(), mode=0o644)
     add_reference(Home(folder), folder / "ref.json")
     add_plan(Home(folder), kit.plan)
@@ -441,8 +447,9 @@ def _check_date(expires: str, path: Path) -> None:
 
 
 def _check_node(text: str, path: Path) -> None:
+    """One key on one line: the relay's list has a line for each."""
     try:
-        key: object = load_ssh_public_key(text.encode())
+        key: object = load_ssh_public_key(text.encode()) if text.isprintable() else None
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePublicKey):

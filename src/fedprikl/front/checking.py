@@ -143,7 +143,7 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
         raise InvalidInputError(
             "The key is malformed: a public key has 64 hexadecimal digits. Nothing was checked."
         )
-    if not (found.is_signed_by(wanted) if wanted else found.is_intact):
+    if not found.is_intact or (wanted and not found.is_signed_by(wanted)):  # no signer is a guest
         raise InvalidInputError(
             f"{what} is NOT genuine: it was changed after it was signed, or another key signed it. "
             "Do not use it."

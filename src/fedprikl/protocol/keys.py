@@ -28,6 +28,7 @@ from fedprikl.store import replace_file
 _LABEL = b"fedprikl/sealed/3/"
 _ROSTER = b"fedprikl/roster/1/"
 _HEX = re.compile("[0-9a-f]{64}")
+_SIGNED = re.compile("[0-9a-f]{128}")
 SMALLEST = 3  # clients of a secure sum
 ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
 _HEAD = 5  # the kind, and the length of what follows
@@ -130,11 +131,19 @@ class SigningKey(PrivateKey):
 
 
 def verify_signature(public: str, signature: str, body: bytes) -> bool:
-    """Whether a signature fits a public key and a body; malformed ones do not."""
+    """Whether a signature fits a public key and a body; malformed ones do not.
+
+    Both are digits in small letters and nothing else: what is signed has one text, and a key that
+    people compare is written in one way.
+    """
+    if not isinstance(public, str) or not isinstance(signature, str):
+        return False
+    if not _HEX.fullmatch(public) or not _SIGNED.fullmatch(signature):
+        return False
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature), body)
-    except (InvalidSignature, ValueError, TypeError):
+    except (InvalidSignature, ValueError):
         return False
     return True
 

@@ -294,9 +294,11 @@ class Release:
 
     def is_signed_by(self, public: str) -> bool:
         """Whether the holder of this key made the release, and nobody changed it since."""
-        body, signatures = canonical(self._content()), self.signature.split(" ")
-        found = dict(zip(self.signers, signatures, strict=False))
-        return verify_signature(public, found.get(public, ""), body)
+        signers, signatures = self.signers, self.signature.split(" ")
+        if len(signers) != len(signatures) or len(set(signers)) < len(signers):
+            return False
+        found = dict(zip(signers, signatures, strict=True))
+        return verify_signature(public, found.get(public, ""), canonical(self._content()))
 
     @property
     def signers(self) -> tuple[str, ...]:

@@ -202,6 +202,21 @@ def test_disk_that_fails_acknowledges_nothing(world: World) -> None:
     assert asyncio.run(call(app, method="GET", path="/health"))[:2] == (200, "ok\n")
 
 
+def test_disk_without_room_for_the_mark_keeps_reports(world: World) -> None:
+    """Whoever waits for the disk gets an answer, whatever fails beside the reports."""
+    signed = world.plan()
+    app = world.collector()
+    mark = world.homes[0].folder / "reports-a.db.last"
+    mark.mkdir()
+
+    async def send(body: bytes) -> Answer:
+        return await asyncio.wait_for(call(app, body), 10)
+
+    assert [asyncio.run(send(reports(signed)[0]))[0] for _ in range(2)] == [200, 200]
+    mark.rmdir()
+    assert held(world, signed) == 2
+
+
 def test_slow_and_cut_uploads(world: World) -> None:
     signed = world.plan()
     app, mine = world.collector(seconds=0.05), reports(signed)[0]

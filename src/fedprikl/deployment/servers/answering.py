@@ -44,6 +44,7 @@ from fedprikl.secure_sum.line_runtime import LineRuntime
 from fedprikl.store import Head, locked
 
 CLOSE = 1e-6  # how far two processors' numbers may be apart, relatively
+NOTHING = 1e-12  # where a difference of two numbers leaves one close to 0; far below any delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,13 +264,18 @@ def alike(one: Any, other: Any) -> bool:
 
     >>> alike({"a": [1.0, "x"]}, {"a": [1.0 + 1e-12, "x"]}), alike([1], [2]), alike(1, True)
     (True, False, False)
+
+    A delta is a small number, and not nothing.
+
+    >>> alike({"delta": 1e-6}, {"delta": 0.0})
+    False
     """
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+        return math.isclose(one, other, rel_tol=CLOSE, abs_tol=NOTHING)
     return type(one) is type(other) and bool(one == other)
 
 

@@ -143,8 +143,10 @@ class Intake:
         with self._plain_errors(), self._writing():
             found = [self._add(report) for report in reports]
         if Kept.NEW in found:
-            # Not synced: after a power cut it may be too small, which only notices less.
-            self._mark.write_text(str(self._last()))
+            # Not synced: after a power cut it may be too small, which only notices less. So does a
+            # disk that has room for the reports and none for this: they are kept all the same.
+            with contextlib.suppress(OSError):
+                self._mark.write_text(str(self._last()))
         return found
 
     def _add(self, report: Received) -> Kept:
