@@ -100,6 +100,7 @@ def test_a_policy_holds_all_that_it_says(tmp_path: Path) -> None:
         ("largest-epsilon = inf", "`largest-epsilon` must be a finite number"),
         ("largest-epsilon = 0", "Give a number above 0"),
         ("largest-epsilon-per-year = 0", "must be above 0"),
+        ("largest-delta = 1", "`largest-delta` must be above 0 and under 1"),
         ("largest-delta-per-year = 1", "must be above 0 and under 1"),
         ("most-counts = 1.5", "`most-counts` must be a whole number"),
         ("most-counts = -1", "`most-counts` must be a whole number"),

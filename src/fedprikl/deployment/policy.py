@@ -171,8 +171,9 @@ def _limits(file: PolicyFile, organisers: frozenset[str]) -> Policy:
     yearly = file.largest_epsilon_per_year
     if yearly is not None and not yearly > 0:
         raise InvalidInputError("`largest-epsilon-per-year` must be above 0.")
-    if not 0 < file.largest_delta_per_year < 1:
-        raise InvalidInputError("`largest-delta-per-year` must be above 0 and under 1.")
+    for name in ("largest_delta", "largest_delta_per_year"):
+        if not 0 < getattr(file, name) < 1:  # a delta of 1 limits nothing
+            raise InvalidInputError(f"`{name.replace('_', '-')}` must be above 0 and under 1.")
     return Policy(
         organisers=organisers,
         longest_validity=timedelta(days=file.longest_validity_days),

@@ -259,6 +259,25 @@ def changing(step: int, change: Callable[[bytes, int], bytes]) -> Change:
 
 
 HELLO, IDS, CHECKS = 1, 2, 6
+ODD: tuple[Any, ...] = (
+    *(None, True, -1, "x", [], [1], ["a", 1], [-1, "a"], [True, "a"], {"1": 3}, {"1": [1]}),
+)
+
+
+@pytest.mark.parametrize("field", ["head", "seen", "challenge", "at", "previous", "more"])
+def test_server_that_says_hello_in_another_way_is_refused(world: World, field: str) -> None:
+    """Whatever it says, the others end with a sentence, and nothing was published."""
+    send(world, *clients(world.plan()))
+
+    def odd(value: Any) -> Callable[[bytes, int], bytes]:
+        return lambda message, _: canonical(json.loads(message) | {field: value})
+
+    for value in ODD:
+        if value == "x" and field in ("challenge", "at", "previous"):
+            continue
+        found = meet(world, server2=changing(HELLO, odd(value)))
+        assert "did not say hello as servers do" in errors(found)
+    assert total(meet(world)) == SUM
 
 
 def test_server_that_claims_other_reports_adds_nothing(world: World) -> None:

@@ -232,10 +232,25 @@ async def _hello(
                     f"Server {number} answers another {name} than this one, or does not see the "
                     "same servers. Nothing was opened; start the answer again at all of them."
                 )
-        if set(hello) != set(own):
+        if set(hello) != set(own) or not _is_proper(hello):
             raise MessageDecodeError(f"Server {number} did not say hello as servers do.")
         found[number] = hello
     return found
+
+
+def _is_proper(hello: Mapping[str, Any]) -> bool:
+    """Whether what the others use of it is of the kind that it should be."""
+    seen = hello["seen"]
+    heads = [hello["head"], *(seen.values() if isinstance(seen, dict) else [None])]
+    words = (hello["challenge"], hello["at"], hello["previous"])
+    return all(map(_is_head, heads)) and all(isinstance(each, str) for each in words)
+
+
+def _is_head(value: Any) -> bool:
+    match value:
+        case [int(count), str()]:
+            return count >= 0 and not isinstance(count, bool)
+    return False
 
 
 async def _challenge(
