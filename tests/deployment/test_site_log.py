@@ -1,5 +1,6 @@
 """A site's log: a yes before counts leave, what left, what a year of it costs, and no way back."""
 
+import math
 import sqlite3
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from deploy.small_world import write_plan
 from fedprikl.deployment import site_log
 from fedprikl.deployment.flower.client import unpack
 from fedprikl.deployment.policy import Approve, SitePolicy
-from fedprikl.deployment.settings import home_folder
+from fedprikl.deployment.settings import Home, home_folder
 from fedprikl.deployment.site import Envelope, _refuse
 from fedprikl.deployment.site_log import WAITS, SiteLog, plan_in_words
 from fedprikl.deployment.site_memory import SiteMemory
@@ -23,7 +24,7 @@ from fedprikl.errors import (
     PolicyRefusal,
     ReleaseRefused,
 )
-from fedprikl.protocol import Invitation, Policy
+from fedprikl.protocol import Invitation, Policy, Step
 from tests.deployment.fake_grid import FakeFederation
 from tests.protocol.worlds import AT, World
 
@@ -225,3 +226,25 @@ def test_that_a_person_is_waited_for_is_no_error(caplog: pytest.LogCaptureFixtur
     for reason in (WAITS, "a person at this site said no"):
         assert _refuse(Envelope("r1"), reason).refusal == reason
     assert [each.levelname for each in caplog.records] == ["INFO", "ERROR"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("older", [True, False], ids=["older copy", "gone"])
+def test_counts_that_the_memory_lacks_are_known_by_the_log(
+    federation: FakeFederation, older: bool
+) -> None:
+    """Else the sums of two rounds could be subtracted after a backup was brought back."""
+    memory = home_folder() / "site.db"
+    if older:
+        grid = federation.grid()
+        grid.delay = lambda _, step: math.inf if step is Step.INPUT else 0.0
+        with pytest.raises(ReleaseRefused):
+            federation.run(grid)
+        copy = memory.read_bytes()
+    federation.run(federation.grid())
+    memory.unlink()
+    if older:
+        memory.write_bytes(copy)
+    Home(federation.home).cohorts.unlink()
+    with pytest.raises(ReleaseRefused, match="counted 8 times under this plan"):
+        federation.run(federation.grid())

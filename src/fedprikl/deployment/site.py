@@ -181,8 +181,10 @@ class Site:
         at, policy = now(), settings.policy
         reference = check_before_reading(invitation, settings, at=at)
         memory = SiteMemory(settings.home.memory, settings.data)
-        SiteLog(settings.home.log, memory.log_head()).check(invitation, policy, at=at)
-        memory.begin(invitation, most_counts=policy.limits.most_counts, at=at)
+        own = SiteLog(settings.home.log, memory.log_head())
+        own.check(invitation, policy, at=at)
+        left = own.left(memory.logged())
+        memory.begin(invitation, most_counts=policy.limits.most_counts, at=at, left=left)
         self.state.clear()  # what is left of a round that never ended
         try:
             session = _open_session(invitation, settings, reference)
@@ -309,6 +311,7 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
             most_counts=policy.limits.most_counts,
             at=at,
             log=lambda: own.send(invitation, policy, at=at),
+            left=own.left(memory.logged()),
         )
         _pay(invitation, session.charge, settings, at=now())
     elif step is not Step.ADVERTISE:

@@ -191,8 +191,13 @@ def _relay(site: SiteStart, *, at: str) -> Iterator[str]:
 
 def _memory(site: SiteStart) -> Iterator[str]:
     memory = SiteMemory(site.home.memory, site.data)
-    sent = SiteLog(site.home.log, memory.log_head()).read().sent
-    yield f"whole; counts left {how_often(len(sent))} so far"
+    log = SiteLog(site.home.log, memory.log_head())
+    yield f"whole; counts left {how_often(len(log.read().sent))} so far"
+    if lacking := len(log.left(memory.logged())):
+        yield (
+            f"the memory lacks {lacking} of them: it is an older copy, or a process ended as counts"
+            " were about to leave. They count all the same"
+        )
 
 
 def _disk(home: Home) -> Iterator[str]:
@@ -271,7 +276,9 @@ def _plan(site: SiteStart, signed: SignedPlan, *, at: str) -> Iterator[str]:
         raise PolicyRefusal(
             "without a trusted aggregator it needs a budget of its own: `fedprikl ledger`"
         )
-    counted, under = SiteMemory(home.memory, site.data).counted(signed)
+    memory = SiteMemory(home.memory, site.data)
+    left = SiteLog(home.log, memory.log_head()).left(memory.logged())
+    counted, under = memory.counted(signed, left)
     if under >= plan.budget.releases:
         words = _counted(under, plan.budget.releases, "releases")
         yield f"{words}: it is not answered any more"
@@ -280,7 +287,7 @@ def _plan(site: SiteStart, signed: SignedPlan, *, at: str) -> Iterator[str]:
     if counted >= most:
         raise PolicyRefusal(f"{_counted(counted, most, 'most-counts')}: it would be refused")
     if plan.when.kind == "once":
-        log = SiteLog(home.log, SiteMemory(home.memory, site.data).log_head())
+        log = SiteLog(home.log, memory.log_head())
         log.check_year(plan, policy, at=at)
     waits = "" if policy.approve == "always" else f" after a yes ({policy.approve})"
     yield f"would be answered{waits}"

@@ -10,7 +10,7 @@ not how many there are, and not whether they were drawn.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedprikl.deployment.policy import SitePolicy
+from fedprikl.deployment.site_memory import Left
 from fedprikl.documents import canonical, parse_document, read_fields, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError, PolicyRefusal
 from fedprikl.libraries import check_plan_extra
@@ -205,6 +206,14 @@ class SiteLog:
             return LogBook()
         with self._open() as store, store.reading():
             return self._replayed(store)
+
+    def left(self, known: Collection[int] = ()) -> Left:
+        """What left under which plan and in which period, but for entries with known numbers."""
+        if not self._path.exists() and self._anchor is None:
+            return {}
+        with self._open() as store, store.reading():
+            new = [each for each in self._replayed(store).sent if each.number not in known]
+            return {each.number: (_load(store, each.document), each.period) for each in new}
 
     def entries(self) -> list[Entry]:
         """All entries, verified."""

@@ -13,13 +13,17 @@ that client's counts. So before an answer is worked on, it is claimed here, in o
 no other process can enter and that outlives a power cut.
 
 Rounds and counts belong to the site's data, by its path: a relay gives a site any node number it
-likes. Whoever holds a signed plan can invite to any number of rounds, so a plan has at most
+likes. The site's log says as well that counts left, so what an older copy of the memory lacks is
+known by the log. It does not say of which data, so it counts for all. A process that dies between
+the two has noted a count that never left; it counts too.
+
+Whoever holds a signed plan can invite to any number of rounds, so a plan has at most
 `MOST_ROUNDS`. The rounds of a plan that has expired are removed: it is refused anyway, also if the
 clock goes back. Counts stay. The file holds no key and no record.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -46,6 +50,8 @@ SITE_MEMORY = StoreKind(
 )
 MOST_ROUNDS = 1000  # of one plan ...
 TRIES = 4  # ... or so many for each period of a long series
+# By the number of an entry of the site's log: a plan under which counts left, and the period.
+Left = Mapping[int, tuple[SignedPlan, int | None]]
 _ROUND = re.compile("[0-9a-zA-Z]{1,64}")
 
 
@@ -122,6 +128,11 @@ class Remembered:
             yield {"event": "count"} | to_plain(count)
 
     @property
+    def logged(self) -> frozenset[int]:
+        """The numbers of the entries of the site's log with these counts."""
+        return frozenset(each.log.count for each in self.counts if each.log is not None)
+
+    @property
     def log(self) -> Head | None:
         """The newest head of the site's log that is known."""
         return next((each.log for each in reversed(self.counts) if each.log is not None), None)
@@ -138,8 +149,13 @@ class SiteMemory:
     def __init__(self, path: Path, data: Place) -> None:
         self._path, self._records = path, records_key(data)
 
-    def begin(self, invitation: Invitation, *, most_counts: int, at: str) -> None:
-        """Takes part in a round, once for ever; remembers the plan's serial number."""
+    def begin(
+        self, invitation: Invitation, *, most_counts: int, at: str, left: Left | None = None
+    ) -> None:
+        """Takes part in a round, once for ever; remembers the plan's serial number.
+
+        `left`: what the site's log says, of which the memory may lack something.
+        """
         round_id, signed, plan = invitation.round_id, invitation.signed, invitation.signed.plan
         if not _ROUND.fullmatch(round_id):
             raise PolicyRefusal("the round's name is not made of letters and digits")
@@ -147,7 +163,7 @@ class SiteMemory:
             _forget_expired(store, known, at)
             if (self._records, round_id) in known.rounds:
                 raise PolicyRefusal("this round has been answered already")
-            self._check(known, invitation, most_counts, at)
+            self._check(known, invitation, most_counts, at, left or {})
             mine = (each for each in known.rounds.values() if each.records == self._records)
             most = max(MOST_ROUNDS, TRIES * plan.series.periods if plan.is_series else 0)
             if sum(each.plan == plan.fingerprint for each in mine) >= most:
@@ -170,7 +186,13 @@ class SiteMemory:
             self._claim(store, known, round_id, step)
 
     def count(
-        self, invitation: Invitation, *, most_counts: int, at: str, log: Callable[[], Head]
+        self,
+        invitation: Invitation,
+        *,
+        most_counts: int,
+        at: str,
+        log: Callable[[], Head],
+        left: Left | None = None,
     ) -> None:
         """Claims the step in which the counts leave, and that the records are counted.
 
@@ -179,26 +201,45 @@ class SiteMemory:
         """
         with _writing(self._path) as (store, known):
             self._claim(store, known, invitation.round_id, Step.INPUT)
-            asked = self._check(known, invitation, most_counts, at)
+            asked = self._check(known, invitation, most_counts, at, left or {})
             plan = invitation.signed.plan.fingerprint
             count = Count(records=self._records, counted=asked, plan=plan, log=log())
             body = {"event": "count", "round_id": invitation.round_id, "at": at}
             store.append(body | to_plain(count))
 
-    def counted(self, signed: SignedPlan) -> tuple[int, int]:
+    def counted(self, signed: SignedPlan, left: Left | None = None) -> tuple[int, int]:
         """How often its records were counted so far: under all plans, and under this one.
 
         Of a series, in the period where it was least; a period that was counted is over.
         """
         plan = signed.plan
-        known = read_memory(self._path).counts if self._path.exists() else []
-        counts = [each for each in known if each.records == self._records]
+        known = read_memory(self._path) if self._path.exists() else Remembered()
+        counts = self._counts(known, left or {})
         found = []
         for period in range(plan.series.periods) if plan.is_series else [None]:
             asked = CountedRecords.of(plan, period, organiser=signed.signer)
             if not any(asked.is_period_of(before.counted) for before in counts):
                 found.append(_counted(plan, asked, counts))
         return min(found, default=(len(counts), plan.budget.releases))
+
+    def logged(self) -> frozenset[int]:
+        """The entries of the site's log with counts that the memory has."""
+        return read_memory(self._path).logged if self._path.exists() else frozenset()
+
+    def _counts(self, known: Remembered, left: Left) -> list[Count]:
+        """Of these records; and what left by the log alone."""
+        lacking = (left[number] for number in sorted(left.keys() - known.logged))
+        return [
+            *(each for each in known.counts if each.records == self._records),
+            *(
+                Count(
+                    records=self._records,
+                    counted=CountedRecords.of(signed.plan, period, organiser=signed.signer),
+                    plan=signed.plan.fingerprint,
+                )
+                for signed, period in lacking
+            ),
+        ]
 
     def log_head(self) -> Head | None:
         """The newest head of the site's log that was known when counts left."""
@@ -214,7 +255,7 @@ class SiteMemory:
         store.append(body | {"step": number})
 
     def _check(
-        self, known: Remembered, invitation: Invitation, most_counts: int, at: str
+        self, known: Remembered, invitation: Invitation, most_counts: int, at: str, left: Left
     ) -> CountedRecords:
         """What would be counted; refuses a void plan, and records that were counted enough."""
         signed, plan = invitation.signed, invitation.signed.plan
@@ -222,7 +263,7 @@ class SiteMemory:
         if not plan.validity.includes(at) or (end is not None and end <= known.forgotten):
             raise PolicyRefusal("the plan is not valid at this time: it has expired, or not begun")
         check_newest(signed, known.serials.get(signed.lineage, 0))
-        counts = [each for each in known.counts if each.records == self._records]
+        counts = self._counts(known, left)
         if any(asked.is_period_of(before.counted) for before in counts):
             raise PolicyRefusal("its records of this period have been counted already")
         _check_count(plan, asked, counts, most_counts)
