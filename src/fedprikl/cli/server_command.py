@@ -14,12 +14,12 @@ from fedprikl.deployment.servers.answering import take_part
 from fedprikl.deployment.servers.home import Limits, ServerHome, Task, read_card
 from fedprikl.deployment.settings import now
 from fedprikl.deployment.tls import check_certificates
-from fedprikl.documents import readable, to_plain
+from fedprikl.documents import minute, readable, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.libraries import install_words
 from fedprikl.privacy import Ledger
 from fedprikl.privacy.ledger import budget_command
-from fedprikl.protocol import Roster, Servers, SignedPlan
+from fedprikl.protocol import Plan, Roster, Servers, SignedPlan
 from fedprikl.protocol.servers import Suite
 from fedprikl.protocol.sums import ServersSum
 from fedprikl.reference import Reference
@@ -231,7 +231,12 @@ def run_command(
 def answer_command(
     folder: Folder,
     plan: PlanFile,
-    period: Annotated[int, typer.Option(min=0, help="Of a series: which period.")] = 0,
+    period: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Of a series: which period.", show_default="the last that is over"
+        ),
+    ] = None,
     wait: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for the other servers.")
     ] = 300.0,
@@ -255,9 +260,10 @@ def answer_command(
         raise InvalidInputError(
             "This server has not accepted the plan: `fedprikl server accept` comes first."
         )
-    found = take_part(home, tasks[wanted], period, wait=wait, without=without)
-    settled, release = found.settled, found.release
     plan_of = tasks[wanted].plan
+    number = _last_over(plan_of, at=now()) if period is None else period
+    found = take_part(home, tasks[wanted], number, wait=wait, without=without)
+    settled, release = found.settled, found.release
     report = home.releases / f"{release.round_id}.html"
     write_whole(report, release_page(release, plan_of, {}, (), home.reference(plan_of)))
     if settled is None:
@@ -318,6 +324,17 @@ def status_command(folder: Folder, json: Json = False) -> None:
         say(f"plan {name[:16]}, period {number}: {state}")
     for population, epsilon in left.items():
         say(f"population {population}: epsilon {epsilon:.3g} left")
+
+
+def _last_over(plan: Plan, *, at: str) -> int:
+    """The period that clients have reported last: an answer closes it for ever."""
+    if not plan.is_series:
+        return 0
+    number = plan.series.last_over(at)
+    if number < 0:
+        end = minute(plan.series.period(0).end.isoformat())
+        raise InvalidInputError(f"No period is over yet: the first ends at {end}.")
+    return number
 
 
 def _reports(number: int) -> str:

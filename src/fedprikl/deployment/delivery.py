@@ -82,7 +82,9 @@ def post(address: str, message: bytes, context: ssl.SSLContext) -> Answer:
                 "one file: --root-certificates (roots=)"
             )
         return Answer(words=f"its certificate is not accepted: {words}", hopeless=True)
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
+        return Answer(words=error.strerror or str(error) or type(error).__name__)
+    except http.client.HTTPException as error:
         return Answer(words=str(error) or type(error).__name__)
     return _read(answer.status, body, answer.getheader("Retry-After"))
 

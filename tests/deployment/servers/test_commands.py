@@ -11,9 +11,11 @@ import pytest
 from cryptography import x509
 from typer.testing import CliRunner
 
+from fedprikl.cli import server_command
 from fedprikl.cli.app import app
 from fedprikl.deployment.servers.collector import Collector
 from fedprikl.deployment.servers.home import ServerHome
+from fedprikl.errors import InvalidInputError
 from fedprikl.front import verify
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
@@ -22,6 +24,7 @@ from fedprikl.protocol import (
     Plan,
     Question,
     Release,
+    Series,
     Servers,
     SignedPlan,
     SigningKey,
@@ -246,3 +249,30 @@ def test_a_malformed_key_of_an_organiser_is_called_so(tmp_path: Path) -> None:
 
 def test_folder_of_no_server(tmp_path: Path) -> None:
     assert "does not know the other two" in fails("status", tmp_path)
+
+
+def test_an_answer_in_a_series_is_about_the_last_period_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a report is. An answer to another one would close it for ever."""
+    made = Operators(tmp_path)
+    weeks = Series(every="week", first="2026-01-05", periods=9, time_column="day")
+    signed = SignedPlan.sign(replace(made.signed.plan, when=weeks), made.organiser)
+    made.plan.write_text(json.dumps(signed.to_dict()))
+    home = made.homes[0]
+    run("accept", home, made.plan, "--budget", 1)
+    asked: list[int] = []
+
+    def take_part(_: object, __: object, period: int, **___: object) -> None:
+        asked.append(period)
+        raise InvalidInputError("far enough")
+
+    monkeypatch.setattr(server_command, "take_part", take_part)
+    monkeypatch.setattr(server_command, "now", lambda: "2026-01-28T10:00:00+00:00")
+    assert "far enough" in fails("answer", home, made.plan)
+    assert "far enough" in fails("answer", home, made.plan, "--period", 0)
+    assert asked == [2, 0]
+    monkeypatch.setattr(server_command, "now", lambda: "2026-01-07T10:00:00+00:00")
+    words = fails("answer", home, made.plan)
+    assert "No period is over yet: the first ends at 2026-01-12T00:00Z." in words
+    assert asked == [2, 0]
