@@ -10,7 +10,7 @@ import pytest
 from fedprikl.documents import LARGEST
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.protocol import Release, SigningKey
-from fedprikl.protocol.release import ColumnAnswer
+from fedprikl.protocol.release import ColumnAnswer, ReleasedPeriod
 from fedprikl.reporting import facts, release_page, release_summary
 from fedprikl.reporting.charts import PLOT
 from fedprikl.reporting.facts import column_lines
@@ -247,6 +247,11 @@ def test_a_release_without_any_verdict() -> None:
     text = release_page(release(columns, verdict=None), PLAN, {})
     assert "There is no verdict on the 400 clients of aircraft: it could not be computed." in text
     assert "Nothing follows for or against a drift" in text
+    period = ReleasedPeriod(number=3, start="", end="", previous="")
+    text = release_page(release(columns, verdict=None, period=period), PLAN, {})
+    words = "One period of the 400 clients of aircraft is not judged by itself: fedprikl monitor"
+    assert words in text
+    assert "could not be computed" not in text
 
 
 def test_releases_come_back() -> None:

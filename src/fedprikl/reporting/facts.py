@@ -219,6 +219,7 @@ SCALES = (
     "Each scale measures the same difference in its own way: 0 is no difference. Compare the first "
     "bar with the others. The whisker is its 95% interval."
 )
+TOGETHER = "fedprikl monitor judges all periods of the series together"
 UNTOLD = (
     "These records cannot show whether they look like the reference: they are too few for this "
     "much noise. Nothing follows for or against a drift."
@@ -283,6 +284,8 @@ def release_headline(release: Release) -> str:
     whom = f"the {counted(count, name if name in WHO else 'client')}"
     if name not in WHO:
         whom += f" of {shortened(clean(release.population), NAME)}"
+    if release.outcome is None and release.period is not None:
+        return f"One period of {whom} is not judged by itself: {TOGETHER}."
     if release.outcome is None:
         return f"There is no verdict on {whom}: it could not be computed."
     if release.outcome == "cannot tell":
@@ -399,6 +402,8 @@ def drift_words(release: Release) -> str:
         return f"All columns together: {_small(str(verdict))}.{HIDES if hidden else ''}"
     if verdict is not None:
         return f"{verdict}."
+    if release.period is not None:
+        return ""
     if release.answers:
         return "There is no verdict on the whole: it could not be computed for this release."
     return ""
