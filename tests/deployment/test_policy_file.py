@@ -38,12 +38,12 @@ def test_what_join_writes_is_a_policy_and_says_what_the_defaults_are(tmp_path: P
     assert found.organisers == {"north": KEY}
     assert (found.approve, found.epsilon_per_year) == ("always", 2.0)
     assert found.limits.require_roster
-    free = ("populations", "views", "columns", "hours", "zone", "whole-clients-only")
+    free = ("populations", "views", "columns", "hours", "zone")
     lines = [line.removeprefix("# ") for line in text.split("\n")]
     defaults = [line for line in lines if " = " in line and not line.startswith((*free, '"'))]
     again = loaded(tmp_path, "\n".join(defaults) + WHO)
     assert again == found
-    assert len(defaults) == 12
+    assert len(defaults) == 13
 
 
 def test_a_policy_of_few_words_asks_a_person_and_has_the_usual_limits(tmp_path: Path) -> None:
@@ -109,7 +109,9 @@ def test_a_policy_holds_all_that_it_says(tmp_path: Path) -> None:
         ("require-roster = 'true'", "`require-roster` must be true or false, without quotes."),
         ("require-roster = True", "`require-roster`: write true or false"),
         ("largest-epsilon = '1'", "`largest-epsilon` must be a finite number, without quotes."),
-        ("populations = 'sites'", "`populations` must be a list"),
+        ("populations = 'sites'", '`populations` must be a list, also of one: ["sites"].'),
+        ("columns = 'first_seen'", 'a list, also of one: ["first_seen"].'),
+        ("columns = 3", "`columns` must be a list."),
         ("populations = []", "`populations` is empty"),
         ("populations = ['']", "`populations` is empty"),
         ("columns = ['age', 3]", "`columns` must be a text"),
@@ -140,6 +142,11 @@ def test_somebody_has_to_be_named_who_may_ask(tmp_path: Path, organisers: str) -
     """An empty list of organisers would accept any."""
     with pytest.raises(InvalidInputError, match=r"organiser"):
         loaded(tmp_path, organisers)
+
+
+def test_a_misspelt_table_of_organisers_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"'organizers'.*Did you mean organisers\?"):
+        loaded(tmp_path, WHO.replace("organisers", "organizers"))
 
 
 def test_a_policy_that_is_gone_stops_the_site(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ It says who may ask, about what, at which cost, when, and whether a person says 
 names and wrong types are refused: a limit that is misspelt would not hold.
 """
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass, fields
@@ -107,9 +108,9 @@ def _capital_hint(text: str) -> str:
 
 
 def _parse(found: dict[str, Any]) -> SitePolicy:
-    organisers = _organisers(found.pop("organisers", None))
     names = {each.name.replace("_", "-"): each for each in fields(PolicyFile)}
     check_names(found, {*names, "organisers"}, "of a policy")
+    organisers = _organisers(found.pop("organisers", None))
     for name, value in found.items():
         if value in ("", []) or (isinstance(value, list) and "" in value):
             raise InvalidInputError(f"`{name}` is empty. Fill it in, or leave the line out.")
@@ -125,7 +126,11 @@ def _parse(found: dict[str, Any]) -> SitePolicy:
             said = f"{said.removesuffix('.')}, without quotes."
         for clear, kept in WRITTEN.items():
             said = said.replace(f"'{kept}'", f"'{clear}'")
-        raise InvalidInputError(said.replace("_", "-")) from None
+        said = said.replace("_", "-")
+        if isinstance(own.get(name), str) and said.endswith("must be a list."):
+            one = json.dumps([own[name]], ensure_ascii=False)
+            said = f"{said.removesuffix('.')}, also of one: {one}."
+        raise InvalidInputError(said) from None
     return SitePolicy(
         organisers=organisers,
         limits=_limits(file, frozenset(organisers.values())),
@@ -246,7 +251,7 @@ largest-epsilon-per-year = 2.0
 # smallest-threshold = 2
 # least-corruption = 0.0
 # longest-validity-days = 400
-# whole-clients-only = true
+# whole-clients-only = false
 
 # Who may ask: names of your own, and public keys that must have signed a plan.
 [organisers]
