@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -160,6 +161,15 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def minute(at: str) -> str:
+    """A time to the minute, for people: in UTC, and it says so.
+
+    >>> minute("2027-01-04T13:00:59+01:00")
+    '2027-01-04T12:00Z'
+    """
+    return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def _refuse(name: str) -> NoReturn:

@@ -18,7 +18,7 @@ from fedprikl.deployment.flower.privates import node_key
 from fedprikl.deployment.provisioning import Federation
 from fedprikl.deployment.tls import first_end
 from fedprikl.errors import InvalidInputError
-from fedprikl.protocol import Roster, SealingKey, Series
+from fedprikl.protocol import Roster, SealingKey, Series, SignedPlan
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 from tests.cli.test_round_commands import fails
@@ -140,6 +140,8 @@ def test_status_and_ask_name_who_is_connected(
     }
     planned()
     said("federation", "kit", "hospitals", "plan.json")
+    shown = said("federation", "status", "hospitals")
+    assert "not connected: cork. Each starts with the newest kit" in " ".join(shown.split())
     done = runner.invoke(app, ["federation", "ask", "hospitals"])
     assert "not connected yet: cork" in done.stderr
     assert "--clients 2" not in done.stderr  # a sum has at least three
@@ -160,6 +162,51 @@ def test_a_kit_for_the_same_sites_stops_nobody(admitted: Path) -> None:
     planned(serial=10)
     shown = said("federation", "kit", "hospitals", "plan.json", "--force")
     assert "stop it if it runs" in shown
+
+
+def test_a_kit_with_an_older_plan_is_refused_before_all_sites_refuse_it(admitted: Path) -> None:
+    planned(serial=9)
+    said("federation", "kit", "hospitals", "plan.json")
+    planned(serial=7)
+    refused = runner.invoke(app, ["federation", "kit", "hospitals", "plan.json", "--force"])
+    assert isinstance(refused.exception, InvalidInputError)
+    for words in ("has the serial 7", "with `--serial 9`", "Nothing was changed"):
+        assert words in str(refused.exception)
+    home = Federation.load(Path("hospitals")).home
+    assert SignedPlan.load(home.folder / "plan.json").plan.validity.serial == 9
+    planned(serial=9, population="others")  # another lineage may begin where it likes
+    (admitted / "second.json").write_text((admitted / "plan.json").read_text())
+    planned(serial=9, epsilon=0.5)
+    said("federation", "kit", "hospitals", "plan.json", "--force")
+    planned(serial=1, population="others")
+    said("federation", "kit", "hospitals", "plan.json", "--force")
+
+
+def test_a_kit_says_what_most_counts_a_second_release_needs(
+    admitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(times: int) -> str:
+        monkeypatch.setattr(federation_command, "_times_counted", lambda _: times)
+        done = runner.invoke(app, ["federation", "kit", "hospitals", "plan.json", "--force"])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.stderr.split())
+
+    assert admitted.is_dir()
+    planned()
+    assert "takes part again" not in told(0)
+    assert "in the release before takes part again only if most-counts in its policy is 2" in told(
+        1
+    )
+    assert "in all 2 releases before takes part again only if most-counts" in told(2)
+
+
+@pytest.mark.usefixtures("admitted")
+def test_a_command_to_fill_in_says_what_is_to_be_filled_in() -> None:
+    words = "For NUMBER give about how many records all sites hold together."
+    assert words in said("federation", "status", "hospitals")
+    planned()
+    said("federation", "kit", "hospitals", "plan.json")
+    assert words not in said("federation", "status", "hospitals")
 
 
 def test_a_kit_that_is_refused_leaves_no_reference(admitted: Path) -> None:

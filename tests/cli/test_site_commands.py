@@ -1,6 +1,7 @@
 """`fedprikl site policy`, `check`, `requests`, `approve`, `deny` and `log`."""
 
 import json
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -82,6 +83,21 @@ def test_a_site_that_is_ready_has_nothing_wrong(site: Path) -> None:
     plan = SignedPlan.load(site / "plan.json").plan.fingerprint[:16]
     assert well[f"plan {plan}"] == ["would be answered after a yes (new plans)"]
     assert set(well) >= {"policy", "references", "data", "node key", "relay", "disk"}
+
+
+def test_a_database_is_named_as_a_table_and_how_it_is_given(site: Path) -> None:
+    assert site.is_dir()
+    head, *rows = [line.split(",") for line in Path("records.csv").read_text().split()]
+    with sqlite3.connect("clinic.db") as file:
+        file.execute(f"CREATE TABLE visits ({', '.join(head)})")
+        marks = ", ".join("?" * len(head))
+        file.executemany(f"INSERT INTO visits VALUES ({marks})", rows)  # noqa: S608
+    file.close()
+    line = ["site", "check", RELAY, "--folder", "site", "--json", "--data"]
+    done = runner.invoke(app, [*line, "sqlite:clinic.db", "--table", "visits"])
+    assert "the table has the columns of the reference" in done.stdout
+    done = runner.invoke(app, [*line, "clinic.db"])
+    assert "--data sqlite:clinic.db" in done.stdout
 
 
 def test_everything_that_is_wrong_is_said_at_once(
@@ -321,6 +337,10 @@ def test_a_person_reads_what_is_asked_says_yes_and_reads_what_left(site: Path) -
     assert "denied" in denied.stdout
     with pytest.raises(PolicyRefusal, match="said no"):
         log.check(invitation, policy, at=now())
+    listed = runner.invoke(app, ["site", "log", "--folder", "site"]).stdout
+    told = [listed.index(words) for words in ("approved request 1", "denied request 1")]
+    assert told == sorted(told)  # the yes that was taken back was said all the same
+    assert all(line[10] == "T" and line[16] == "Z" for line in listed.splitlines()[:4])
 
 
 @pytest.mark.parametrize("line", [["requests"], ["log"], ["approve", "1"], ["deny", "1"]])

@@ -72,7 +72,7 @@ def test_a_trusted_round_with_a_roster_equals_the_in_process_one(
     release, lines = federation.run(grid, source=InsecureNoNoise())
     left = {federation.files[2]: Leaves.BEFORE_INPUT} if gone else {}
     assert release.value == in_process_value(federation.home, federation.files, left)
-    assert "roster: 8 SuperNodes are known, 0 left out" in lines[0]
+    assert "roster: 8 sites are known, 0 left out" in lines[0]
     assert "8 clients in 1 cohort" in lines[1]
     invited = Invitation.from_bytes(unpack(asked_of(grid, "advertise")[0]).message)
     assert len(invited.sums.roster) == 8
@@ -154,7 +154,7 @@ def test_unknown_nodes_are_left_out_and_asked_nothing(federation: FakeFederation
     unknown = stranger(grid, federation, "unknown.pem")
     nobody = stranger(grid, federation, "no such file")
     release, lines = federation.run(grid, source=InsecureNoNoise())
-    assert "roster: 8 SuperNodes are known, 2 left out" in lines[0]
+    assert "roster: 8 sites are known, 2 left out" in lines[0]
     assert release.value == in_process_value(federation.home, federation.files, {})
     asked = {message.metadata.dst_node_id for message in asked_of(grid, "advertise")}
     assert asked == set(range(1, 9))
@@ -192,7 +192,7 @@ def test_an_impostor_neither_takes_a_place_nor_keeps_its_owner_out(
 
     grid.deliver = forged  # type: ignore[method-assign]
     release, lines = federation.run(grid, source=InsecureNoNoise())
-    assert "roster: 8 SuperNodes are known, 1 left out" in lines[0]
+    assert "roster: 8 sites are known, 1 left out" in lines[0]
     assert release.value == in_process_value(federation.home, federation.files, {})
 
 
@@ -240,7 +240,7 @@ def test_a_node_that_does_not_tell_who_it_is_is_left_out(
 
     grid.alter = alter
     release, lines = federation.run(grid, source=InsecureNoNoise())
-    assert "roster: 7 SuperNodes are known, 1 left out" in lines[0]
+    assert "roster: 7 sites are known, 1 left out" in lines[0]
     gone = {federation.files[4]: Leaves.BEFORE_ADVERT}
     assert release.value == in_process_value(federation.home, federation.files, gone)
     assert grid.time.seconds < 32
@@ -265,7 +265,7 @@ def test_a_site_whose_identity_is_damaged_tells_only_itself(
     grid = with_roster(federation)
     federation.files[0].with_suffix(".pem").write_text("no key")
     _, lines = federation.run(grid)
-    assert "roster: 7 SuperNodes are known, 1 left out" in lines[0]
+    assert "roster: 7 sites are known, 1 left out" in lines[0]
     assert "is not an unencrypted Ed25519 key" in caplog.text
     refusals = {unpack(message).refusal for message in grid.carried} - {""}
     assert refusals == {"it cannot tell who it is; its own log says why"}

@@ -27,6 +27,7 @@ from fedprikl.deployment.hosted_round import alone
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.front.series import read_status
+from fedprikl.monitoring.history import History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Invitation,
@@ -466,6 +467,29 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
     assert {each.asked for each in sites.values()} == {3}
     assert 'site_answered{population="sites",site="site004"} 2' in (tmp_path / "m").read_text()
     assert "site004" in (tmp_path / "w" / "index.html").read_text()
+
+
+def test_a_series_that_fails_names_the_site_that_refuses(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_times(federation)
+    roster = write_roster(federation.home, federation.files)
+    signed = plan(federation, roster=roster.fingerprint)
+    members = organiser.roster_names(federation.home / "roster.txt", signed.plan, clients=8)
+    key = SigningKey.load(Home(federation.home).signing_key).public
+    runner = FederatedSeries(
+        signed=signed, superlink="relay", key=key, config={"clients": 8}, members=members
+    )
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DeploymentError(f"5 clients took no part, the first of them {next(iter(members))}.")
+
+    monkeypatch.setattr(organiser, "check_connection", lambda _: None)
+    monkeypatch.setattr(organiser, "follow_round", refuse)
+    with History.open(tmp_path / "history.db") as history:
+        history.start(signed, signer=key, at=f"{day(3)}T01:00:00+00:00")
+        with pytest.raises(DeploymentError, match="the first of them site00"):
+            runner.run(history, 0, previous="", at=f"{day(3)}T01:00:00+00:00")
 
 
 def test_an_organiser_asks_for_a_period_as_often_as_needed(

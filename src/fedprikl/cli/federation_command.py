@@ -39,6 +39,7 @@ from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.tls import check_relay
+from fedprikl.documents import minute
 from fedprikl.errors import (
     BudgetExceededError,
     DeploymentError,
@@ -59,6 +60,7 @@ OF_SITES = (
     "up to 1. For more, sites raise most-counts, and largest-epsilon-per-year above 2."
 )
 SITES_EPSILON = 1.0  # of one release, as `join` writes it
+NUMBER = "--records NUMBER"  # in a command that is printed: the organiser fills it in
 KNOWN = "already in use"  # what Flower says of a node that is registered
 Folder = Annotated[Path, typer.Argument(help="The organiser's folder, made by `init`.")]
 Clients = Annotated[
@@ -225,6 +227,7 @@ def admit(
     changed.save()
     _tell_relay(changed, [site for site, _ in found])
     say(f"{_admitted(changed)}. next:\n  {_next(changed)}")
+    _say_number(changed)
 
 
 @commands.command("remove")
@@ -243,6 +246,7 @@ def remove(
     changed = provisioning.remove(known, names)
     changed.save()
     say(f"removed: {', '.join(names)}. Plan again, and hand out a new kit:\n  {_next(changed)}")
+    _say_number(changed)
     say("The other sites stop, and start with the new kit.")
 
 
@@ -272,10 +276,13 @@ def status(folder: Folder, json: Json = False) -> None:
     say(f"{known.name}, relay {known.relay}: {_admitted(known)}")
     head = ("site", "state", "connected", "invitation expires", "fingerprint")
     words = {None: "", True: "yes", False: "no"}
-    show_table(head, [[n, s, words[c], e[:16], f] for n, s, c, e, f in rows])
+    show_table(head, [[n, s, words[c], e and minute(e), f] for n, s, c, e, f in rows])
     if there is None:
         say(f"The relay does not answer, so who is connected is not known. {_start_relay(known)}")
+    if there is not None and _is_to_be_asked(known):
+        _say_not_started(known, there)
     say(f"{_released(known)}next:\n  {_next(known)}")
+    _say_number(known)
 
 
 @commands.command("kit")
@@ -310,7 +317,7 @@ def kit(
     else:
         say("next, at each site: stop it if it runs, then")
         say(f"  fedprikl federation start {output.name} --data RECORDS")
-    say(f"then here:\n  {_next(known)}")
+    say(f"{'next' if is_same else 'then'}, here:\n  {_next(known)}")
 
 
 @commands.command("start")
@@ -468,6 +475,12 @@ def _obstacles(known: Federation, signed: SignedPlan) -> Iterator[str]:
     """What is known to stop a round of this plan: the budget, or what sites usually allow."""
     if words := _budget_obstacle(known, signed.plan):
         yield words
+    if (before := _times_counted(known)) and not signed.plan.is_series:
+        whom = "the release" if before == 1 else f"all {before} releases"
+        yield (
+            f"A site that was counted in {whom} before takes part again only if most-counts in its "
+            f"policy is {before + 1} or more."
+        )
     reference = known.home.find_reference(signed.plan.reference)
     if reference is not None and (why := provisioning.usual_refusal(signed, reference)):
         yield f"A site whose policy is as `join` made it will refuse this plan: {why}."
@@ -573,6 +586,13 @@ def _times_released(known: Federation, plan: Plan) -> int:
     return sum(each.is_about(plan) for each in own_releases(known.home.releases, public))
 
 
+def _times_counted(known: Federation) -> int:
+    """How many releases there are that may be about the same records as the next one."""
+    public = SigningKey.load(known.home.signing_key).public
+    found = own_releases(known.home.releases, public)
+    return sum(each.period is None for each in found)
+
+
 def _is_released(known: Federation, plan: Plan) -> bool:
     """Whether a plan for one release was released as often as it may be."""
     return not plan.is_series and _times_released(known, plan) >= plan.budget.releases
@@ -597,13 +617,36 @@ def _next(known: Federation) -> str:
         if not invited:
             return f"fedprikl federation invite {folder} NAME NAME NAME"
         return f"fedprikl federation admit {folder} {' '.join(f'{n}.join' for n in invited)}"
-    if plan.exists():
-        found = SignedPlan.load(plan).plan
-        current = found.roster == Roster.load(known.home.roster).fingerprint
-        if current and not _is_released(known, found):
-            verb = "monitor" if found.is_series else "ask"
-            return f"fedprikl federation {verb} {folder}"
+    if _is_to_be_asked(known):
+        verb = "monitor" if SignedPlan.load(plan).plan.is_series else "ask"
+        return f"fedprikl federation {verb} {folder}"
     return _plan_commands(known)
+
+
+def _is_to_be_asked(known: Federation) -> bool:
+    """Whether the plan of the newest kit is for the sites as they are, and not used up."""
+    plan = known.home.folder / "plan.json"
+    if len(known.admitted) < 3 or not plan.exists():
+        return False
+    found = SignedPlan.load(plan).plan
+    current = found.roster == Roster.load(known.home.roster).fingerprint
+    return current and not _is_released(known, found)
+
+
+def _say_number(known: Federation) -> None:
+    """What stands for a number in the command that is printed."""
+    if NUMBER in _next(known):
+        say("For NUMBER give about how many records all sites hold together.")
+
+
+def _say_not_started(known: Federation, there: set[str]) -> None:
+    """Who has to start before the next command, and how."""
+    away = [site.name for site in known.admitted if site.name not in there]
+    if away:
+        say(
+            f"not connected: {', '.join(away)}. Each starts with the newest kit: `fedprikl "
+            "federation start kit.json --data RECORDS`."
+        )
 
 
 def _plan_commands(known: Federation) -> str:
@@ -613,7 +656,7 @@ def _plan_commands(known: Federation) -> str:
     population, epsilon = _budget(home)
     return (
         f"fedprikl plan {quote(str(_reference_file(home)))} --clients {len(known.admitted)} "
-        f"--records NUMBER --population {quote(population)} --epsilon {epsilon} "
+        f"{NUMBER} --population {quote(population)} --epsilon {epsilon} "
         f"--roster {quote(str(home.roster))} "
         f"--aggregator {SealingKey.load(home.sealing_key).public} "
         f"--key {quote(str(known.folder / 'organiser.pem'))} -o plan.json{again}\n"

@@ -44,7 +44,7 @@ from fedprikl.deployment.settings import (
     now,
 )
 from fedprikl.deployment.tls import check_file, check_node_key
-from fedprikl.documents import to_plain
+from fedprikl.documents import minute, to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.records import CsvFormat, place_of
 from fedprikl.store import replace_file
@@ -341,26 +341,32 @@ def log_of(folder: Folder = None, json: Json = False) -> None:
         lines = [{"number": each.number, **each.body, "hash": each.hash} for each in entries]
         print_json({"entries": lines, "spent_in_a_year": spent})
         return
-    told = [(each.at, _sent_words(each)) for each in book.sent]
-    for each in book.requests.values():
-        words = f"request {each.number}, a {each.scope} of {each.plan[:16]}"
-        told.append((each.at, f"{each.organiser} asked for a yes: {words}"))
-        if each.by:
-            verb = "denied" if each.state == "denied" else "approved"
-            told.append((each.decided_at, f"{each.by} {verb} {words}"))
-    for when, words in sorted(told):
-        say(f"{when[:16]} {words}")
+    sent = {each.number: _sent_words(each) for each in book.sent}
+    for entry in entries:
+        words = sent.get(entry.number) or _request_words(entry, book)
+        say(f"{minute(entry.body['at'])} {words}")
     say(f"counts left {how_often(len(book.sent))}")
     if spent is not None:
         say(f"the releases of the last 365 days cost a record epsilon {spent:.4g} at most")
+
+
+def _request_words(entry: Any, book: Any) -> str:
+    """What was asked, or what a person said: each time, also what was taken back later."""
+    body, number = entry.body, entry.body.get("request", entry.number)
+    about = book.requests[number]
+    what = "every round of the plan" if about.scope == "plan" else "one round of the plan"
+    words = f"request {number}, {what} {about.plan[:16]}"
+    if body["event"] == "asked":
+        return f"{about.organiser} asked for a yes: {words}"
+    return f"{body['by']} {body['event']} {words}"
 
 
 def _sent_words(sent: Any) -> str:
     period = "" if sent.period is None else f", period {sent.period}"
     return (
         f"{sent.organiser} ({sent.key[:8]}) asked, plan {sent.plan[:16]}{period}: {sent.counts:,} "
-        f"counts of {', '.join(sent.views)} left, masked; cost: epsilon {sent.epsilon:g}, delta "
-        f"{sent.delta:g}"
+        f"counts of {', '.join(sent.views)} left, masked; cost at most: epsilon "
+        f"{sent.epsilon:g}, delta {sent.delta:g}"
     )
 
 
@@ -385,7 +391,7 @@ def _describe(log: Any, request: Any, home: Home) -> None:
     lines: Sequence[str] = plan_in_words(signed, request.period)
     say(
         f"request {request.number}, {request.state}: {request.organiser} "
-        f"({request.key[:16]}) asked at {request.at[:16]} for {scope}, plan {request.plan[:16]}"
+        f"({request.key[:16]}) asked at {minute(request.at)} for {scope}, plan {request.plan[:16]}"
     )
     for line in [*lines, *_counted_before(log, signed, request.period, home)]:
         say(f"  {line}")

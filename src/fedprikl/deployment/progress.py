@@ -33,6 +33,7 @@ REASONS = (
     ("exceed the limits", BOTH_LIMITS),  # of earlier versions
     ("releases of a year", "its policy allows less: largest-epsilon-per-year"),
     ("answers nothing", "its policy allows other columns: columns"),
+    ("(populations)", "its policy allows other populations: populations"),
     ("another roster", "has another roster: stop it, and start it with the newest kit"),
     ("about the reference", "lacks the reference: stop it, and start it with the newest kit"),
     ("most-counts", "its policy allows no further count: most-counts"),
@@ -50,6 +51,7 @@ CURES = {  # what is to be done if all who refuse have one of these reasons
     "exceed the limits": LESS,
     "releases of a year": LESS,
     "answers nothing": "Plan without these columns, or let the sites allow them: columns.",
+    "(populations)": "Plan for another population, or let the sites allow it: populations.",
     "another roster": "Ask again when they have started with the newest kit.",
     "about the reference": "Ask again when they have started with the newest kit.",
     "most-counts": "Ask again when they have raised most-counts in their policies.",
@@ -71,7 +73,7 @@ def printable(text: str) -> str:
 def identity_line(check: IdentityCheck, absent: Iterable[str], seconds: float) -> str:
     """Who is there, and who of the roster is not."""
     words = (
-        f"{MARK} roster: {len(check.identities)} SuperNodes are known, {check.left_out} left out, "
+        f"{MARK} roster: {len(check.identities)} sites are known, {check.left_out} left out, "
         f"{seconds:.0f} s"
     )
     return words + _some(ABSENT, sorted(map(short_name, absent)))

@@ -349,6 +349,13 @@ def make_kit(federation: Federation, path: Path, reference: Path | None = None) 
                 f"has {planned[:16] or 'none'}, the federation {own[:16]}. Plan again: `fedprikl "
                 f"federation status` shows the command. {UNCHANGED}"
             )
+    newest, serial = home.newest_serial(signed.lineage), signed.plan.validity.serial
+    if serial < newest:  # sites would refuse it, round after round
+        raise InvalidInputError(
+            f"The plan {path} has the serial {serial}, and a plan of an earlier kit has {newest}, "
+            f"which replaces it: sites would refuse it. Plan again: with `--serial {newest}` the "
+            f"two stand side by side, with a higher one this plan replaces the other. {UNCHANGED}"
+        )
     kit = Kit(
         federation=federation.name,
         certificates=federation.certificates.read_text("utf-8"),

@@ -30,6 +30,7 @@ from fedprikl.protocol import Roster, SignedPlan, SigningKey, trust_of
 from fedprikl.protocol.client import check_corruption, check_parts, check_plan
 from fedprikl.records.clients import FileRecords
 from fedprikl.records.counting import CellReader
+from fedprikl.records.database import DatabaseTable
 from fedprikl.records.sources import EVER, data_files
 from fedprikl.reference import Reference
 from fedprikl.reference.domain import Table
@@ -135,6 +136,8 @@ def _data(site: SiteStart) -> Iterator[str]:
     for fingerprint, reference in _distinct(site.home).items():
         records.open(CellReader(reference))
         many = "1 file has" if len(records.files) == 1 else f"{len(records.files)} files have"
+        if isinstance(site.data, DatabaseTable):
+            many = "the table has"
         yield f"{many} the columns of the reference {fingerprint[:16]}"
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from fedprikl.deployment.policy import SitePolicy
 from fedprikl.deployment.site_memory import Left
-from fedprikl.documents import canonical, parse_document, read_fields, to_plain
+from fedprikl.documents import canonical, minute, parse_document, read_fields, to_plain
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError, PolicyRefusal
 from fedprikl.libraries import check_plan_extra
 from fedprikl.privacy import AccountedRelease, Charge, TimeInterval, Unit
@@ -419,7 +419,7 @@ def plan_in_words(signed: SignedPlan, period: int | None = None) -> list[str]:
         f"about: the population {plan.population!r}, compared with the reference "
         f"{plan.reference[:16]}",
         f"counts of: {views}; {plan.points + plan.column_points:,} numbers in all",
-        f"cost: epsilon {budget.epsilon:g}, delta {budget.delta:g} for each release, which "
+        f"cost at most: epsilon {budget.epsilon:g}, delta {budget.delta:g} for each release, which "
         f"protects {whom}; {often} about the same records under this plan",
         f"who sees exact sums of several sites: {seen}; nobody sees those of this site",
         f"among: {'known sites only (a roster)' if plan.roster else 'whoever is registered'}",
@@ -430,5 +430,6 @@ def plan_in_words(signed: SignedPlan, period: int | None = None) -> list[str]:
         if period is not None:
             now = when.counted_by(period)
             lines.append(f"now: records from {now.start:%Y-%m-%d} up to {now.end:%Y-%m-%d}")
-    until = plan.validity.valid_until or "for ever"
-    return [*lines, f"the plan is valid until {until[:16]}"]
+    until = plan.validity.valid_until
+    valid = f"until {minute(until)}" if until else "for ever"
+    return [*lines, f"the plan is valid {valid}"]

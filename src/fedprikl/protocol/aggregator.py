@@ -156,9 +156,10 @@ class Aggregator:
         for t in batches:
             if t not in self._batches or self._batches[t].records == 0:
                 advice = self._give_back(at)
+                whose = "There are" if len(batches) == 1 else f"Batch {t} has"
                 raise ReleaseRefused(
-                    f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
-                    f"Nothing was released{advice}"
+                    f"{whose} no records left: cohorts were dropped or hold nothing. Nothing was "
+                    f"released{advice}"
                 )
         points = points_of(self._round.plan, self._round.reference, self._round.points)
         sums = [self._batches[t] for t in batches]

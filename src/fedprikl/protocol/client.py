@@ -109,7 +109,7 @@ def check_plan(signed: SignedPlan, policy: Policy, reference: Reference, *, at: 
     if policy.populations is not None and plan.population not in policy.populations:
         raise PolicyRefusal(
             f"the plan is about the population {plan.population!r:.60}, another than this client "
-            "belongs to"
+            "belongs to (populations)"
         )
     if plan.reference != reference.fingerprint:
         raise PolicyRefusal(

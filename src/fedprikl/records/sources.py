@@ -33,6 +33,7 @@ ANY = "*"  # in a path: the folder of any period
 NAMED = re.compile(
     r"(?:.*=)?([0-9]{4})-(?:W([0-9]{2})|Q([1-4])|([0-9]{2})(?:-([0-9]{2}))?)", re.IGNORECASE
 )
+DATABASES = frozenset({".db", ".duckdb", ".sqlite", ".sqlite3"})  # endings of their files
 _OPENERS: dict[str, Opener] = {".csv": CsvFile, ".csv.gz": CsvFile, ".parquet": ParquetFile}
 
 
@@ -132,8 +133,20 @@ def _found(path: Path, *, may_be_none: bool) -> tuple[Path, ...]:
     except OSError as error:
         raise RecordsError(f"Cannot read {path}: {error.strerror}. Check the path.") from None
     if not _ending(path) or not path.is_file():
-        raise RecordsError(f"{path} is no {_kinds()} file. Convert it, or rename it if it is one.")
+        raise RecordsError(
+            f"{path} is no {_kinds()} file. Convert it, or rename it if it is one.{_hint(path)}"
+        )
     return (path,)
+
+
+def _hint(path: Path) -> str:
+    """How a database is given, if this is perhaps one."""
+    if path.suffix.lower() not in DATABASES:
+        return ""
+    return (
+        f" A database is given by its kind: --data sqlite:{path} or --data duckdb:{path}, with "
+        "--table."
+    )
 
 
 def named_days(entry: Path) -> Days | None:

@@ -205,7 +205,10 @@ class FederatedSeries:
             lines.append(line)
             self.note(named(line, self.members))
 
-        release = self.ask(number, previous, tell)
+        try:
+            release = self.ask(number, previous, tell)
+        except DeploymentError as error:
+            raise DeploymentError(named(str(error), self.members)) from None
         missing = not_counted(lines)
         asked = {} if missing is None else self.members
         answered = [name for key, name in asked.items() if key not in (missing or ())]
