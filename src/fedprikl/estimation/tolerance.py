@@ -65,8 +65,8 @@ def judge_tolerance(
     best = int(np.argmin(limits))
     return Tolerance(
         tolerated=tolerated,
-        value=min(max(variations[best].observed(model), 0.0), 1.0),
-        threshold=min(limits[best], 1.0),
+        value=float(min(max(variations[best].observed(model), 0.0), 1.0)),
+        threshold=float(min(limits[best], 1.0)),  # signed as JSON, which NumPy's numbers are not
     )
 
 

@@ -35,7 +35,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.reference import QueryPoints
 
-TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
+TRUST = "the aggregator, with the exact sums of each batch; everybody else sees the release only."
 REPETITIONS = 8  # draws of the noise for each simulated population
 
 

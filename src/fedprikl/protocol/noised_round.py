@@ -139,10 +139,10 @@ def tolerant(
     points = view.points()
     if noisy is not None and len(noisy.records) == 1 and len(points) == len(noisy.counts):
         variations.append(counted_variation(points, noisy))
-    found = judge_tolerance(variations, model, tolerated=tolerated, level=level)
-    if found is not None:  # plain numbers: it is signed as JSON, which NumPy's are not
-        found = replace(found, value=float(found.value), threshold=float(found.threshold))
-    return replace(verdict, tolerance=found)
+    return replace(
+        verdict,
+        tolerance=judge_tolerance(variations, model, tolerated=tolerated, level=level),
+    )
 
 
 def _shifted(plan: Plan, views: Sequence[View], counted: Sequence[CountedView]) -> list[Ints]:
