@@ -43,18 +43,19 @@ from fedprikl.errors import FedPriKLError, HistoryError, HookError, InvalidInput
 from fedprikl.front.checking import check_limits, now
 from fedprikl.front.series import (
     HistorySource,
+    ServedSeries,
     deliver_locked,
     deliver_notifications,
     monitor,
     read_status,
     verify_history,
 )
-from fedprikl.monitoring.history import History, is_begun
+from fedprikl.monitoring.history import History, is_begun, is_of_servers
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret
 from fedprikl.monitoring.periods import run_due
 from fedprikl.monitoring.status import SeriesStatus, headline
-from fedprikl.protocol import SignedPlan
+from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.reference import Reference
 from fedprikl.reporting.facts import series_lines
 from fedprikl.store import write_whole
@@ -63,12 +64,14 @@ SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
 OF_TABLES = ("client_column", "no_client", "data", "table")
 OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_files", *OF_TABLES)
 OF_FEDERATIONS = ("signer", "least_clients", "roster")
+OF_RELEASES = ("releases",)
 
 PANELS = {
     "What is counted": (
         *("reference", *OF_TABLES, "counted", "separator", "encoding", "skip_bad_files"),
     ),
     "Who, in a federation": ("federation", "signer", "least_clients", "roster"),
+    "Three servers": ("releases",),
     "Privacy": ("ledger", "key", "largest_epsilon", "largest_delta"),
     "Who is told": ("site", "metrics", "webhook", "webhook_secret", "command"),
     "How": ("history", "note", "json"),
@@ -137,7 +140,8 @@ class Telling:
         clients: Path | None = None,
     ) -> None:
         """Refuses outputs that would overwrite what the series needs."""
-        self.signed, self.audience, self.files = SignedPlan.load(plan), audience, files
+        self.plan, self.signed = plan, SignedPlan.load(plan)
+        self.audience, self.files = audience, files
         site, metrics = audience.site, audience.metrics
         outputs = [*(site_places(site) if site else ()), *([metrics] if metrics else ())]
         beside = (plan.parent / "ref.json", plan.parent / "roster.txt")
@@ -233,6 +237,12 @@ def run_command(
             "the plan."
         ),
     ] = None,
+    releases: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of clients' files: the folder with the releases of three servers."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Counts the periods of a series that are over, judges them, and sends notifications.
@@ -247,8 +257,10 @@ def run_command(
     --table visits --client-column id`
 
     Example: `fedprikl monitor run plan.json --federation my-superlink --signer 3f5a...`
+
+    Example: `fedprikl monitor run plan.json --releases srv/releases --ledger srv/ledger.db`
     """
-    _check_usage(context, federated=bool(federation))
+    _check_usage(context, "federation" if federation else "releases" if releases else "")
     policy = limits.policy
     inputs = (reference, key, counted, roster)
     if federation:
@@ -272,6 +284,11 @@ def run_command(
         known = load_reference(reference or reference_beside(plan, signed))
         run_federated(telling, runner, known, json=json)
         return
+    if releases is not None:
+        _run_served(
+            Telling(plan, files, audience, inputs, releases), releases, reference, policy, json=json
+        )
+        return
     if records.clients is None and records.data is None:
         raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
     place = records.place()
@@ -294,6 +311,36 @@ def run_command(
             progress=progress,
             note=_note,
             after=telling.after_each,
+        )
+
+
+def _run_served(
+    telling: Telling, releases: Path, reference: Path | None, policy: Policy, *, json: bool
+) -> None:
+    """Judges what three servers released, and tells how the series stands."""
+    signed, files = telling.signed, telling.files
+    plan = signed.plan
+    if plan.servers is None or not is_of_servers(plan):
+        raise typer.BadParameter(
+            "--releases is for plans with three servers (--trust servers); this plan names none."
+        )
+    if not releases.is_dir():
+        raise InvalidInputError(
+            f"There is no folder {releases}. Name the one with the servers' releases, like "
+            "srv/releases of a server."
+        )
+    check_limits(plan, policy)
+    known = load_reference(reference or reference_beside(telling.plan, signed))
+    with telling.told(json=json):
+        run_due(
+            files.history,
+            signed,
+            known,
+            ServedSeries(plan=plan, releases=releases),
+            signer=" ".join(plan.servers.signing),
+            at=now(),
+            note=_note,
+            after=lambda: telling.after_each(files.stand(signed)),
         )
 
 
@@ -395,16 +442,21 @@ def _note(text: str) -> None:
     say(text, console=notes)
 
 
-def _check_usage(context: typer.Context, *, federated: bool) -> None:
-    """Refuses what would be ignored."""
-    ignored = given_of(context, OF_FILES if federated else OF_FEDERATIONS)
+def _check_usage(context: typer.Context, source: str) -> None:
+    """Refuses what would be ignored. `source`: the option that says where periods come from."""
+    unread = {
+        "": OF_FEDERATIONS,
+        "federation": (*OF_FILES, *OF_RELEASES),
+        "releases": (*OF_FILES, *OF_FEDERATIONS, "federation"),
+    }
+    ignored = given_of(context, unread[source])
     if ignored:
         words = ", ".join(
             "a folder of clients" if name == "clients" else f"--{name.replace('_', '-')}"
             for name in ignored
         )
-        mode = "With" if federated else "Without"
-        raise typer.BadParameter(f"{mode} --federation, nobody reads {words}. Leave it out.")
+        mode = f"With --{source}" if source else "Without --federation"
+        raise typer.BadParameter(f"{mode}, nobody reads {words}. Leave it out.")
 
 
 def _members(roster: Path | None, plan: Path, signed: SignedPlan, clients: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl.errors import (
+    FedPriKLError,
     HistoryError,
     HookError,
     InvalidInputError,
@@ -27,7 +28,7 @@ from fedprikl.monitoring.counted_records import (
     records_between,
     times_between,
 )
-from fedprikl.monitoring.history import History, SeriesHistory, is_begun
+from fedprikl.monitoring.history import History, SeriesHistory, is_begun, is_of_servers
 from fedprikl.monitoring.notifications import Hook, notifications
 from fedprikl.monitoring.periods import broken_status, run_due, status_of
 from fedprikl.monitoring.status import SeriesStatus
@@ -45,6 +46,7 @@ from fedprikl.protocol import (
     SigningKey,
     finish_round,
 )
+from fedprikl.protocol.release import ReleasedPeriod
 from fedprikl.records import CsvFormat, Days, NoClient, Place, RecordCounts
 from fedprikl.reference import Reference
 from fedprikl.store import locked
@@ -53,6 +55,7 @@ LOST = (
     "its process ended between the charge and the noise, so what it counted is lost; the budget of "
     "these records is spent"
 )
+UNANSWERED = "the servers had not answered it when they answered a later one"
 EMPTY = "no client holds a record of it; nothing was charged"
 
 
@@ -255,6 +258,45 @@ class LocalSeries:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedSeries:
+    """A series that three servers answer. Their releases lie in a folder; here is the history."""
+
+    plan: Plan
+    releases: Path
+
+    def recover(self, history: History, *, at: str) -> None:
+        """Nothing to settle here: the servers charge and release by themselves."""
+
+    def run(self, history: History, number: int, *, previous: str, at: str) -> None:  # noqa: ARG002
+        """Keeps the release of a period; notes that it is missed if only later ones were answered.
+
+        Not if the next release names the one before it: that was made, and is not here.
+        """
+        found = {place.number: (place, release) for place, release in self._found()}
+        if number in found:
+            history.keep(found[number][1].to_bytes(), asked=(), answered=(), at=at)
+            return
+        after = min((each for each in found if each > number), default=None)
+        is_named = after == number + 1 and bool(found[after][0].previous)
+        if after is not None and not is_named:
+            history.miss(number, UNANSWERED, at=at)
+            return
+        raise ReleaseRefused(
+            f"{self.releases} has no release of period {number}. The servers make it together: "
+            "`fedprikl server answer`. Then bring it into this folder, beside those before it."
+        )
+
+    def _found(self) -> Iterator[tuple[ReleasedPeriod, Release]]:
+        """What the servers of the plan signed; anything else in the folder is passed over."""
+        for path in sorted(self.releases.glob("*.json")):
+            with suppress(FedPriKLError):
+                release = Release.load(path)
+                genuine = release.has_signers_of(self.plan) and release.is_about(self.plan)
+                if genuine and release.period is not None:
+                    yield release.period, release
+
+
 def check_charged(book: Ledger, history: History, path: Path) -> None:
     """Refuses a ledger that is older than the last release, and a history that lacks a charge.
 
@@ -453,12 +495,14 @@ def read_status(
 def verify_history(history: Path, ledger: Path) -> str:
     """Checks a history, against the ledger too if there is one; what was found, in words.
 
-    Releases name the one before, so that none is missing among them. That the last ones were cut
-    off, only a ledger tells that was charged for them.
+    Releases of an aggregator name the one before, so that none is missing among them. That the last
+    ones were cut off, only a ledger tells that was charged for them.
     """
     with History.open(history, create=False) as opened:
         releases, last = opened.verify(), opened.read().last
-        found = f"{releases:,} releases, each signed, none missing: {history}"
+        served = is_of_servers(opened.read().plan)  # whose releases need not name the one before
+        signed = "each signed by the servers" if served else "each signed, none missing"
+        found = f"{releases:,} releases, {signed}: {history}"
         if ledger.exists():
             with Ledger.open(ledger, create=False) as book:
                 check_charged(book, opened, ledger)
@@ -467,7 +511,7 @@ def verify_history(history: Path, ledger: Path) -> str:
     until = "" if last is None else f" up to period {last.period}"
     return (
         f"{found}{until}. Whether later ones were cut off cannot be told: there is no ledger that "
-        "was charged for them. Give a copy of the aggregator's with --ledger."
+        "was charged for them. Give a copy of the aggregator's, or of a server's, with --ledger."
     )
 
 

@@ -307,7 +307,7 @@ class History(AbstractContextManager["History"]):
                     f"entries were exchanged. {HISTORY.advice}"
                 )
         for period, release in self.releases().items():
-            if release.period is None or release.period.previous != previous:
+            if not _follows(release, previous, found.plan):
                 raise HistoryDamagedError(
                     f"The release of period {period} does not follow the one before it: releases "
                     f"are missing from {self._store.path}, or were exchanged. {HISTORY.advice}"
@@ -334,13 +334,37 @@ def is_begun(path: Path) -> bool:
 def _genuine(message: bytes, signer: str, plan: Plan) -> Release | None:
     """The release in a message, if this key signed it and it is about this plan; read once."""
     release = Release.from_bytes(message)
-    return release if release.is_signed_by(signer) and release.is_about(plan) else None
+    return release if _is_signed(release, signer, plan) and release.is_about(plan) else None
+
+
+def is_of_servers(plan: Plan) -> bool:
+    """Whether three servers sign the releases of a plan, each with a key that it names."""
+    return plan.servers is not None and bool(plan.servers.signing)
+
+
+def _is_signed(release: Release, signer: str, plan: Plan) -> bool:
+    """By the aggregator's key, or by those of the servers: two, if the plan lets one be lost."""
+    if is_of_servers(plan):
+        return release.has_signers_of(plan)
+    return release.is_signed_by(signer)
+
+
+def _follows(release: Release, previous: str, plan: Plan) -> bool:
+    """Whether a release names the last one before it.
+
+    Servers name the release of the period before, or none: they may have answered that one later,
+    or never. One that is named and is not in the history is missing there.
+    """
+    if release.period is None:
+        return False
+    unnamed = is_of_servers(plan) and not release.period.previous
+    return release.period.previous == previous or unnamed
 
 
 def _next_period(release: Release, found: SeriesHistory) -> int:
     """The period of a release, if it is of this series and follows its last one."""
-    if not release.is_signed_by(found.signer):
-        raise HistoryError("The release is not signed by the aggregator of the series.")
+    if not _is_signed(release, found.signer, found.plan):
+        raise HistoryError("The release is not signed by the aggregator or servers of the series.")
     if release.period is None or not release.is_about(found.plan):
         raise HistoryError("The release is about another plan than the series.")
     number = release.period.number
@@ -348,7 +372,7 @@ def _next_period(release: Release, found: SeriesHistory) -> int:
     if max(found.kept, default=-1) > number:
         raise HistoryError(f"Period {number} comes before one that has been released.")
     previous = found.kept[max(before)].release if before else ""
-    if release.period.previous != previous:
+    if not _follows(release, previous, found.plan):
         raise HistoryError(
             f"The release of period {number} does not follow the last one of this history. The "
             "history may be an older copy: bring the newer one back."

@@ -1,5 +1,6 @@
 """The one answer to a plan and period: charged everywhere, signed by all, never given twice."""
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,7 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from fedprikl.cli import monitor_command
+from fedprikl.cli.app import app
 from fedprikl.deployment.servers import answering
 from fedprikl.deployment.servers.answering import Answered, alike, take_part
 from fedprikl.deployment.servers.home import round_name
@@ -22,8 +27,9 @@ from fedprikl.errors import (
     ReleaseRefused,
 )
 from fedprikl.front import verify
+from fedprikl.front.series import read_status, verify_history
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Release, Series, SignedPlan
+from fedprikl.protocol import Release, Series, SignedPlan, SigningKey
 from fedprikl.protocol.server_answer import answer as answer_on_shares
 from tests.deployment.servers.test_links import free_ports
 from tests.deployment.servers.test_meeting import send
@@ -268,6 +274,60 @@ def test_late_reports_go_into_no_period(world: World) -> None:
     assert two.cohorts[0].included == 5
     assert two.period is not None
     assert (two.period.number, two.period.previous) == (1, one.fingerprint)
+
+
+def test_a_series_over_servers_is_judged_from_their_releases(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the releases can: no key is needed, and nothing is charged."""
+    signed = world.plan(when=Series(every="day", first="2029-12-28", periods=5), lost="counts")
+    drifted = [16, 1, 1, 1, 1]
+    for number, counts in enumerate(([4] * 5, [4] * 5, drifted, drifted)):
+        send(world, *[reports(signed, counts=counts, period=number) for _ in range(60)])
+    folder, ledger = world.homes[0].releases, world.homes[1].ledger
+    (tmp_path / "plan.json").write_text(json.dumps(signed.to_dict()))
+    world.reference.save(tmp_path / "ref.json")
+    monkeypatch.setattr(monitor_command, "now", lambda: NOW)
+
+    def judge(place: Path, history: str = "history.db", *more: str) -> Result:
+        line = ["monitor", "run", str(tmp_path / "plan.json"), "--releases", str(place)]
+        line += ["--history", str(tmp_path / history), "--ledger", str(ledger), *more]
+        return CliRunner().invoke(app, line)
+
+    nothing = judge(folder)
+    assert isinstance(nothing.exception, ReleaseRefused)
+    assert "has no release of period 0" in str(nothing.exception)
+    made = {each: released(answer(world, period=each)) for each in (0, 2, 3)}
+    (folder / "other.json").write_text("{}")  # whatever else lies there is passed over
+    assert judge(folder).exit_code == 3  # an alarm
+    found = read_status(tmp_path / "history.db", at=NOW)
+    states = ["released", "missed", "released", "released", "ahead"]
+    assert [point.state for point in found.points] == states
+    assert found.points[1].reason.startswith("the servers had not answered it when they")
+    assert [alarm.since for alarm in found.open_alarms] == [2]
+    words = verify_history(tmp_path / "history.db", ledger)
+    assert "3 releases, each signed by the servers" in words
+    assert "has charged no others" in words
+    some = tmp_path / "some"
+    some.mkdir()
+    (some / "last.json").write_bytes(made[3].to_bytes())
+    (some / "first.json").write_bytes(made[0].to_bytes())
+    judge(some, "part.db")
+    part = judge(some, "part.db")  # period 3 names the release of 2, which was made
+    assert "has no release of period 2" in str(part.exception)
+    changed = replace(made[2], signer="", signature="").sign(SigningKey.generate())
+    (some / "changed.json").write_bytes(changed.to_bytes())
+    assert "has no release of period 2" in str(judge(some, "part.db").exception)
+    (some / "genuine.json").write_bytes(made[2].to_bytes())
+    assert judge(some, "part.db").exit_code == 3
+    late = released(answer(world, period=1))
+    assert late.period is not None
+    assert judge(folder, "anew.db").exit_code == 3
+    again = read_status(tmp_path / "anew.db", at=NOW)
+    assert [point.state for point in again.points] == [*(4 * ["released"]), "ahead"]
+    refused = judge(folder, "h.db", "--client-column", "id")
+    assert "nobody reads --client-column" in refused.output
+    assert "There is no folder" in str(judge(tmp_path / "none", "h.db").exception)
 
 
 def test_period_that_is_not_over(world: World) -> None:
