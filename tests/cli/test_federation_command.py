@@ -353,6 +353,10 @@ def test_a_site_with_unusual_records_starts_and_its_log_says_no_more(site: dict[
     assert "age" not in done.stderr
     assert "100%" not in done.stderr
     assert line.startswith("LOOK  data: the first records are unusual")
+    done = runner.invoke(app, [*START, "months.csv", "--log-format", "json"])
+    told = [json.loads(each) for each in done.stderr.splitlines()]  # each line is an object
+    assert any("LOOK data: the first" in " ".join(each["message"].split()) for each in told)
+    assert {each["level"] for each in told if "LOOK" in each["message"]} == {"WARNING"}
 
 
 @pytest.mark.usefixtures("site")

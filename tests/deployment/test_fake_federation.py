@@ -294,6 +294,15 @@ def test_a_site_that_is_not_set_up_tells_only_itself_why(
     assert any(name in caplog.text for name in config)
 
 
+def test_a_site_that_is_counted_says_so_in_its_log(
+    federation: FakeFederation, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "fedprikl")
+    release, _ = federation.run(federation.grid())
+    words = f"takes part: counts leave, masked, in round {release.round_id} under plan "
+    assert caplog.text.count(words) == release.cohorts[0].included
+
+
 def rows_that_fail(*_: Any, **__: Any) -> None:
     raise RecordsError("row 7 of nowhere.csv, the record of Jane Doe")
 

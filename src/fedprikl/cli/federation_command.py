@@ -36,6 +36,7 @@ from fedprikl.cli.running import Logs, check_address, check_flower, held, run_pa
 from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
+from fedprikl.deployment.log_lines import LogFormat
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.tls import check_relay
@@ -340,9 +341,10 @@ def start(
     Example: `fedprikl federation start kit.json --data records.csv`
     """
     provisioning.load_membership(folder)
+    logs: LogFormat = "text" if check_only else log_format
     with held(folder, "site"):  # a site that runs would have half of two kits
         own = provisioning.unpack(kit_file, folder)
-    site_command.check_before_start(data, table, folder, csv_options.format)
+    site_command.check_before_start(data, table, folder, csv_options.format, logs)
     if check_only:
         names = ("data", "table", "folder", "separator", "encoding", "health_port", "log_format")
         given = [(name, str(context.params[name])) for name in given_of(context, names)]

@@ -32,6 +32,7 @@ from fedprikl.cli.running import (
     run_party,
 )
 from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
+from fedprikl.deployment.log_lines import LogFormat, log_to
 from fedprikl.deployment.policy import load_policy, policy_text
 from fedprikl.deployment.provisioning import load_membership
 from fedprikl.deployment.settings import (
@@ -249,19 +250,27 @@ def check(data: SiteData, csv_options: CsvOptions, files: SiteFiles, json: Json 
         raise typer.Exit(1)
 
 
-def check_before_start(data: str, table: str, folder: Path, form: CsvFormat) -> None:
-    """Says what `site check` finds wrong; refuses to start where no round could be answered."""
+def check_before_start(
+    data: str, table: str, folder: Path, form: CsvFormat, logs: LogFormat = "text"
+) -> None:
+    """Says what `site check` finds wrong; refuses to start where no round could be answered.
+
+    Where the log has JSON objects, what is said here is one of them: somebody may read only these.
+    """
     from fedprikl.deployment.site_check import check_site
+
+    def tell(words: str) -> None:
+        if logs == "json":
+            log_to(logs)("fedprikl", f"WARNING {words}")
+        else:
+            say(words, console=notes)
 
     found = check_site(SiteFiles(folder=folder, table=table).start(data, form), at=now())
     wrong = [each for each in found if each.wrong]
     for each in wrong:
-        say(f"WRONG {each.what}: {each.words}", console=notes)
+        tell(f"WRONG {each.what}: {each.words}")
     if any(each.look for each in found):  # its words are of records, and this may go to a log
-        say(
-            "LOOK  data: the first records are unusual; `fedprikl site check` says why",
-            console=notes,
-        )
+        tell("LOOK  data: the first records are unusual; `fedprikl site check` says why")
     if any(each.what in NEEDED for each in wrong):
         raise InvalidInputError(
             "The site was not started. The kit is unpacked: mend this, and start again. `fedprikl "

@@ -314,6 +314,11 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
             left=own.left(memory.logged()),
         )
         _pay(invitation, session.charge, settings, at=now())
+        log.info(
+            "fedprikl takes part: counts leave, masked, in round %s under plan %s",
+            invitation.round_id,
+            invitation.signed.plan.fingerprint[:16],
+        )
     elif step is not Step.ADVERTISE:
         memory.go_on(invitation.round_id, step)
 
