@@ -77,6 +77,14 @@ def _by_id(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(key[0]), part) for key, part in rows.group_by("id")]
 
 
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_file_that_is_linked_into_the_table_is_refused(link: Any, tmp_path: Path) -> None:
+    rows_of(30, 4).write_csv(tmp_path / "a.csv")
+    link(tmp_path / "b.csv", tmp_path / "a.csv")
+    with pytest.raises(RecordsError, match="count twice"):
+        split(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("ids", "clients"),
     [

@@ -17,7 +17,7 @@ from fedprikl.libraries import narwhals as nw
 from fedprikl.records.counting import CellReader, Draw, RecordCounts
 from fedprikl.records.database import DatabaseTable, Place
 from fedprikl.records.files import CsvFormat
-from fedprikl.records.sources import Days, data_files, open_source
+from fedprikl.records.sources import Days, check_once, data_files, open_source
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Values, is_plain, value_list
 from fedprikl.reference.domain import OneField
@@ -167,10 +167,14 @@ def open_table(
     *,
     format: CsvFormat | None = None,  # noqa: A002
 ) -> list[Source]:
-    """The records of all clients together: a file, a folder, a data frame, or of a database."""
+    """The records of all clients together: a file, a folder, a data frame, or of a database.
+
+    A file that stands in the folder twice, by a link of any kind, is refused: it counts once.
+    """
     if not isinstance(table, str | Path | DatabaseTable):
         return [FrameSource(table)]
     place = Path(table) if isinstance(table, str) else table
+    check_once([place], by_name=False)
     sources = [open_source(file, format or CsvFormat()) for file in data_files(place)]
     _check_same_columns(sources)
     return sources
