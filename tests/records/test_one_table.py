@@ -154,6 +154,15 @@ def test_a_value_that_spoils_its_line_moves_no_record(
     assert sizes(value) == ([1, 1, 2], 1)
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["id first", "id last"])
+def test_no_value_names_another_client(first: bool, tmp_path: Path) -> None:
+    rows = [["id", "cell"], ["a", "0"], ["alone", "1,a" if first else "a,1"]]
+    lines = [",".join(row if first else row[::-1]) for row in rows]
+    (tmp_path / "a.csv").write_text("\n".join([*lines, ""]))
+    found = split(tmp_path / "a.csv", CELLS)
+    assert sorted(each[0] for each in found) == [(0, 0, 0, 0, 1), (1, 0, 0, 0, 0)]
+
+
 @pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value[:9]))
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_client_with_one_line_stays_whatever_spoils_it(

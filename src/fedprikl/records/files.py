@@ -109,9 +109,16 @@ class CsvFile(Source):
         return loose_fields(line, self.form, self.names.index(column), len(self.names))
 
     def guesses(self, line: bytes, column: str) -> tuple[str, ...]:
-        """By its place from both ends of the line, the nearer one first."""
+        """By its place from both ends of the line, the nearer one first.
+
+        No other value can shift the first column, or, but for its length, the last.
+        """
         place, width = self.names.index(column), len(self.names)
         likely, _ = _split_loosely(line, self.form, place, width)
+        if place == 0:
+            return tuple(likely[:1])
+        if place == width - 1:
+            return tuple(likely[-1:])
         return tuple(likely if place <= width - 1 - place else reversed(likely))
 
 
