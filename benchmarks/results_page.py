@@ -51,6 +51,7 @@ NAMES = {  # of bars whose own name needs the one before
     "the same, upper limit": "family-wise false alarms, 20 columns, N = 40,295, ε 1, upper limit",
     "the same, upper limit, all cases": "family-wise false alarms, all cases, upper limit",
 }
+FEW = 4  # numbers that fit into one place of a table
 STATES = ("no", "not decided", "yes")
 NOTHING, BLANK = "-", re.compile(r"\| +(?=\|)")  # a cell for which there is nothing
 # Of benchmarks that state no bars themselves: (where, least or most, limit).
@@ -252,7 +253,7 @@ def _runs(results: dict[str, dict[str, Any]]) -> str:
 
 
 def _rows_table(rows: list[dict[str, Any]]) -> str:
-    """Rows of plain values in Markdown; lists and objects inside are left out."""
+    """Rows of plain values in Markdown, a few numbers as "1 / 2"; other lists are left out."""
     names = list(dict.fromkeys(k for row in rows for k, v in row.items() if not _is_nested(v)))
     if not names:
         return "*Nothing.*\n"
@@ -263,7 +264,8 @@ def _rows_table(rows: list[dict[str, Any]]) -> str:
 
 
 def _is_nested(value: Any) -> bool:
-    return isinstance(value, list | dict)
+    numbers = isinstance(value, list) and all(isinstance(each, float) for each in value)
+    return isinstance(value, list | dict) and not (numbers and len(value) <= FEW)
 
 
 def _line(words: Iterable[str]) -> str:
@@ -282,6 +284,8 @@ def _word(value: Any) -> str:
             return "not found"
         case float():
             return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+        case list():
+            return " / ".join(map(_word, value))
     return str(value).replace("|", "\\|")
 
 
