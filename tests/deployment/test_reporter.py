@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,28 @@ def test_a_roster_wants_an_identity(
     headers = [read_header(server.got[0]) for server in servers]
     assert {each.identity for each in headers} == {bytes.fromhex(identity.public)}
     assert list(done.sizes.values()) == [len(server.got[0]) for server in servers]
+
+
+def test_a_plan_that_was_changed_names_no_servers(tmp_path: Path) -> None:
+    """Three servers of whoever changed it could restore the counts."""
+    signed, other = plan_for(NOWHERE), plan_for(("https://a.b", "https://c.d", "https://e.f"))
+    changed = replace(signed, plan=other.plan)
+    with pytest.raises(PolicyRefusal, match="changed after it was signed"):
+        fk.report(changed, RECORDS, reference=REFERENCE, home=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_is_told_who_names_the_servers(
+    servers: list[Scripted], certificates: Path, tmp_path: Path
+) -> None:
+    signed, told = plan_for(addresses(servers)), list[str]()
+    trusting = Policy(organisers=frozenset({signed.signer}))
+    assert prepare(signed, reference=REFERENCE, policy=trusting).unchecked == ""
+    assert "by nobody" in prepare(signed.plan, reference=REFERENCE).unchecked
+    send(signed, certificates, tmp_path / "a", policy=trusting, note=told.append)
+    assert not any(signed.signer in each for each in told)
+    send(signed, certificates, tmp_path / "b", note=told.append)
+    assert sum(signed.signer in each for each in told) == 1
 
 
 @pytest.mark.parametrize(

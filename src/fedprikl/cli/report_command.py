@@ -37,7 +37,10 @@ def report_command(
     ] = None,
     organiser: Annotated[
         str | None,
-        typer.Option(help="Public key that must have signed the plan.", show_default="any"),
+        typer.Option(
+            help="Public key that must have signed the plan, which names the servers.",
+            show_default="any",
+        ),
     ] = None,
     home: Annotated[
         Path | None,
@@ -134,6 +137,8 @@ def _show(job: ReportJob, counts: list[int] | None, json: bool) -> None:
     for name, labels in cells.items():
         say(f"  counts of {len(labels):,} cells of {name or 'the whole'}, and of all other records")
     say(f"  and the number of records; period {job.period}, plan {plan.fingerprint[:16]}")
+    if job.unchecked:
+        say(job.unchecked, console=notes)
     if job.path.exists():
         say(f"  A report was made before: {job.path}. Its bytes would be sent, not new counts.")
     if counts is not None:

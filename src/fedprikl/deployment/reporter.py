@@ -87,11 +87,23 @@ class ReportJob:
     period: int  # 0 for a plan without a series
     points: QueryPoints | None = field(repr=False)  # of the whole
     home: Home = field(repr=False)
+    signer: str = ""  # who signed the plan; empty: one of those whom the policy names
 
     @property
     def path(self) -> Path:
         """Where the report is kept."""
         return self.home.folder / "reports" / f"{self.plan.fingerprint[:32]}-{self.period}.json"
+
+    @property
+    def unchecked(self) -> str:
+        """What a client should know that trusts a plan of whoever handed it over; else empty."""
+        if not self.signer:
+            return ""
+        return (
+            f"The plan is signed by {self.signer}. Who makes a plan names the three servers, which "
+            "together could restore the counts: have the organiser tell you the key, and give it: "
+            "--organiser (in Python: policy)."
+        )
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -208,6 +220,11 @@ def prepare(
             "The plan names no three servers to report to: `fedprikl plan --trust servers` with "
             "their keys and addresses makes one that does."
         )
+    if signed.signer and not signed.is_signed_by(signed.signer):
+        raise PolicyRefusal(
+            "the plan was changed after it was signed, maybe to name other servers. Take it once "
+            "more from its organiser"
+        )
     check_plan(signed, policy, found, at=at)
     if plan.budget.epsilon * plan.budget.parts > policy.largest_epsilon:
         check_parts(plan, policy)
@@ -223,6 +240,7 @@ def prepare(
         period=number,
         points=report_points(plan, found, number),
         home=Home(home_folder() if home is None else Path(home)),
+        signer="" if policy.organisers else signed.signer or "nobody",
     )
 
 
@@ -291,6 +309,8 @@ def report(
 
     """
     job = prepare(plan, reference=reference, period=period, policy=policy, home=home)
+    if job.unchecked:
+        note(job.unchecked)
     found, addresses = job.kept(), job.servers.addresses
     kept = job.make(job.count(data, csv_format)) if found is None else found
 

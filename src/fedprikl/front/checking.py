@@ -50,11 +50,14 @@ def signed_plan(plan: AnyPlan) -> SignedPlan:
 
 def check_plan(signed: SignedPlan, policy: Policy, at: str) -> None:
     """Refuses a plan that was changed, is not valid now, or asks for more than the user allows."""
-    plan = signed.plan
+    _check_unchanged(signed)
+    check_valid(signed.plan, at)
+    check_limits(signed.plan, policy)
+
+
+def _check_unchanged(signed: SignedPlan) -> None:
     if signed.signer and not signed.is_signed_by(signed.signer):
         raise InvalidInputError("The plan was changed after it was signed. Make it again.")
-    check_valid(plan, at)
-    check_limits(plan, policy)
 
 
 def check_limits(plan: Plan, policy: Policy) -> None:
@@ -148,6 +151,8 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
             f"{what} is NOT genuine: it was changed after it was signed, or another key signed it. "
             "Do not use it."
         )
+    if plan is not None:  # it names the servers
+        _check_unchanged(signed_plan(plan))
     if plan is not None and not found.has_signers_of(signed_plan(plan).plan):
         raise InvalidInputError(
             f"{what} is not signed by all servers of the plan. Two of them may sign only if the "

@@ -110,6 +110,8 @@ def test_changed_release_or_a_missing_signature_is_noticed(world: World) -> None
         verify(fewer, plan=signed.plan)
     with pytest.raises(InvalidInputError, match="NOT genuine"):
         verify(replace(release, software="other"), plan=signed.plan)
+    with pytest.raises(InvalidInputError, match="changed after it was signed"):
+        verify(release, plan=replace(signed, plan=replace(signed.plan, population="others")))
 
 
 @pytest.mark.parametrize("lost", [1, 3])
