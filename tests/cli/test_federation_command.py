@@ -148,6 +148,15 @@ def test_status_and_ask_name_who_is_connected(
     assert admitted.is_dir()
 
 
+def test_the_log_of_the_host_names_sites(admitted: Path) -> None:
+    key = Federation.load(Path("hospitals")).site("bergen").identity
+    line = f"INFO : [fedprikl] not counted: {key[:12]}, 0123456789ab"
+    named = federation_command.with_names(admitted / "hospitals", line)
+    assert named == "INFO : [fedprikl] not counted: bergen, 0123456789ab"
+    other = f"Push replies; lost: {key[:12]}"  # not a line of a round
+    assert federation_command.with_names(admitted / "hospitals", other) == other
+
+
 def test_a_kit_for_the_same_sites_stops_nobody(admitted: Path) -> None:
     assert admitted.is_dir()
     planned()

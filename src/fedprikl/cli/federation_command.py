@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,7 @@ from fedprikl.deployment import provisioning
 from fedprikl.deployment.flower.parties import aggregator_processes, prepare_relay, relay_processes
 from fedprikl.deployment.flower.privates import FLWR, connected_nodes, node_key
 from fedprikl.deployment.log_lines import LogFormat
+from fedprikl.deployment.progress import MARK, named, short_name
 from fedprikl.deployment.provisioning import Federation, Site
 from fedprikl.deployment.settings import Home, now
 from fedprikl.deployment.tls import check_relay
@@ -161,7 +163,19 @@ def host(
             health_port=health_port,
             log_format=log_format,
             certificates=[relay / "server.pem"],
+            naming=partial(with_names, known.folder),
         )
+
+
+def with_names(folder: Path, line: str) -> str:
+    """A line of the host's log with the sites' names, which the relay does not get to see."""
+    if MARK not in line:
+        return line
+    try:
+        sites = Federation.load(folder).sites  # anew: sites come and go while the host runs
+    except FedPriKLError:  # a line without names is better than none
+        return line
+    return named(line, {short_name(site.identity): site.name for site in sites if site.identity})
 
 
 @commands.command("invite")

@@ -51,14 +51,21 @@ def run_party(
     log_format: LogFormat = "text",
     certificates: Sequence[Path | None] = (),
     trouble: Callable[[], str] = str,
+    naming: Callable[[str], str] = str,
 ) -> None:
     """Starts the processes of a party and keeps them running; returns when it is told to stop.
 
     They share a folder of the home that only this user can read. It is made anew at every start, so
     what a crash leaves there is of no use to anybody. Every hour it looks when the certificates
     end, which metrics.prom tells, and warns in time. It is well only while there is no `trouble`.
+    `naming` is what the log makes of each line, on this machine alone.
     """
-    log = log_to(log_format)
+    write = log_to(log_format)
+
+    def log(process: str, text: str) -> None:
+        for line in text.splitlines():
+            write(process, naming(line))
+
     say_own = partial(log, "fedprikl")
     files = [path for path in certificates if path is not None]
     with ExitStack() as stack:

@@ -1,6 +1,7 @@
 """`fedprikl server`: one of three servers, none of which is trusted."""
 
 import importlib.util
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -81,6 +82,8 @@ def init_command(
         return
     say(f"made {folder}. Its signing key: {card.signing}")
     say(f"Give {folder / 'card.json'} to the other two operators, and compare keys by phone.")
+    line = f"fedprikl server join {shlex.quote(str(folder))} CARD1 CARD2 CARD3"
+    say(f"next, with the cards in one order at all three:\n  {line}")
 
 
 @commands.command("join")
@@ -145,6 +148,7 @@ def accept_command(
         _check_budget(ledger, task, budget, home.ledger)
     home.accept(signed, known, who)
     say(f"server {task.number} takes reports of plan {signed.plan.fingerprint}")
+    say(f"next, if its collector does not run:\n  fedprikl server run {shlex.quote(str(folder))}")
 
 
 def _check_budget(ledger: Ledger, task: Task, budget: float | None, path: Path) -> None:
@@ -318,10 +322,11 @@ def status_command(folder: Folder, json: Json = False) -> None:
     if json:
         print_json(found)
         return
-    say(f"server {home.number}, certificate until {found['certificate_ends']}")
-    for (name, number), count in held.items():
+    say(f"server {home.number}, certificate until {minute(home.certificate_ends().isoformat())}")
+    plans = {task.plan.fingerprint: task.plan for task in home.tasks()}
+    for (name, number), count in sorted(held.items()):
         state = "answered" if home.release(name, number) else _reports(count)
-        say(f"plan {name[:16]}, period {number}: {state}")
+        say(f"{_period_words(plans.get(name), name, number)}: {state}")
     for population, epsilon in left.items():
         say(f"population {population}: epsilon {epsilon:.3g} left")
 
@@ -335,6 +340,17 @@ def _last_over(plan: Plan, *, at: str) -> int:
         end = minute(plan.series.period(0).end.isoformat())
         raise InvalidInputError(f"No period is over yet: the first ends at {end}.")
     return number
+
+
+def _period_words(plan: Plan | None, name: str, number: int) -> str:
+    """A plan and a period; of a series, from when until when."""
+    if plan is None:
+        return f"plan {name[:16]}, period {number}"
+    words = f"plan {name[:16]} about {plan.population}"
+    if not plan.is_series:
+        return words
+    period = plan.series.period(number)
+    return f"{words}, period {number} ({period.start:%Y-%m-%d} up to {period.end:%Y-%m-%d})"
 
 
 def _reports(number: int) -> str:

@@ -97,7 +97,9 @@ def test_from_keys_to_a_signed_release(tmp_path: Path) -> None:
                 assert (await call(collector, message[number]))[0] == 200
 
     asyncio.run(send())
-    assert "30 reports" in run("status", made.homes[0])
+    assert f"plan {made.signed.plan.fingerprint[:16]} about phones: 30 reports" in run(
+        "status", made.homes[0]
+    )
     words = [sys.executable, "-m", "fedprikl", "server", "answer"]
     started = [
         subprocess.Popen(
@@ -260,7 +262,14 @@ def test_an_answer_in_a_series_is_about_the_last_period_that_is_over(
     signed = SignedPlan.sign(replace(made.signed.plan, when=weeks), made.organiser)
     made.plan.write_text(json.dumps(signed.to_dict()))
     home = made.homes[0]
-    run("accept", home, made.plan, "--budget", 1)
+    assert "fedprikl server run" in run("accept", home, made.plan, "--budget", 1)
+    message = reports(signed, counts=[4] * CELLS, period=1)[0]
+    collector = Collector(
+        ServerHome(home).tasks, ServerHome(home).intake("a"), ends=ServerHome(home).certificate_ends
+    )
+    assert asyncio.run(call(collector, message))[0] == 200
+    words = "about phones, period 1 (2026-01-12 up to 2026-01-19): 1 report"
+    assert words in run("status", home)
     asked: list[int] = []
 
     def take_part(_: object, __: object, period: int, **___: object) -> None:
