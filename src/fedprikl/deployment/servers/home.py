@@ -276,7 +276,10 @@ class ServerHome:
         """A plan as this server sees it; refuses one of other servers or beyond its limits."""
         servers, cards, number = signed.plan.servers, self.cards, self.number
         if servers is None or servers.signing != tuple(card.signing for card in cards):
-            raise _refusal("the plan names other servers than these three, or another order")
+            raise _refusal(
+                "the plan names other servers than these three, or another order. Join again with "
+                "the cards in the order of the plan: `fedprikl server join`"
+            )
         key = self.opening(servers.suite)
         if servers.sealing[number - 1 : number] != (key.public,):
             raise _refusal("the plan names another sealing key than this server's")
