@@ -15,7 +15,9 @@ from fedprikl.divergence import Score
 from fedprikl.documents import LARGEST
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.before_noise import BeforeNoise
+from fedprikl.estimation.drift_model import skew_of
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.well_counted import exchanged, has_gaps
 from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism, laplace_variance
 from fedprikl.reference import QueryPoints, Spread
@@ -338,18 +340,43 @@ class CountsDesign:
         """
         draws = min(draws, max(LEAST_DRAWS, FEWER // len(self.points)))
         pieces = self.pieces(len(counts), draws)
-        parts = (np.array_split(each, pieces) for each in (counts, outside))
-        found = np.concatenate(
-            [
-                [self.weighted(before, score) for score in scores]
-                for before in (
-                    self.before_noise(*part, rng=rng, draws=draws)
-                    for part in zip(*parts, strict=True)
+        parts = zip(*(np.array_split(each, pieces) for each in (counts, outside)), strict=True)
+        found = [self._read_some(*part, scores=scores, rng=rng, draws=draws) for part in parts]
+        values, spreads = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
+        return values, spreads
+
+    def _read_some(
+        self,
+        counts: Floats,
+        outside: Floats,
+        *,
+        scores: Sequence[Score],
+        rng: np.random.Generator,
+        draws: int,
+    ) -> tuple[Floats, Floats]:
+        """The same of so few releases that they fit into memory."""
+        points, records = self.points, self.records[self.points.batch]
+        known, taken = self._known(counts, outside)
+        before = self._before_noise(known, taken, rng=rng, draws=draws)
+        values, spreads = np.empty((len(scores), len(counts))), np.empty((len(scores), len(counts)))
+        for place, score in enumerate(scores):
+            of_cells = score(before, points.pi, records)
+            drawn = of_cells @ points.weights
+            values[place], spreads[place] = drawn.mean(axis=1), drawn.std(axis=1)
+            if has_gaps(score):
+                values[place] += exchanged(
+                    score,
+                    known,
+                    before,
+                    of_cells,
+                    self.noise_sd[points.batch],
+                    pi=points.pi,
+                    weights=points.weights,
+                    records=records,
                 )
-            ],
-            axis=1,
-        )
-        return found.mean(axis=2), found.std(axis=2)
+                largest = score.divergence.largest(skew_of(score), 1 / points.pi_min)
+                values[place] = np.clip(values[place], 0.0, largest)
+        return values, spreads
 
     def pieces(self, releases: int, draws: int) -> int:
         """In how many pieces so many releases fit into memory."""
@@ -369,10 +396,26 @@ class CountsDesign:
         As many in each batch as are likeliest; what is missing to that, or too much, is shared out
         by how uncertain each count is.
         """
-        points, batch = self.points, self.points.batch
+        known, taken = self._known(counts, outside)
+        return self._before_noise(known, taken, rng=rng, draws=draws, varied=varied)
+
+    def _known(self, counts: Floats, outside: Floats) -> tuple[Floats, Floats]:
+        """Noisy counts that sum to what is likeliest in each batch, and these sums."""
         taken = self.asked(self.project(counts, outside))
-        sizes = np.bincount(batch, minlength=points.batches)
-        known = counts - ((self.asked(counts) - taken) / sizes)[:, batch]
+        sizes = np.bincount(self.points.batch, minlength=self.points.batches)
+        return counts - ((self.asked(counts) - taken) / sizes)[:, self.points.batch], taken
+
+    def _before_noise(
+        self,
+        known: Floats,
+        taken: Floats,
+        *,
+        rng: np.random.Generator,
+        draws: int,
+        varied: bool = False,
+    ) -> Floats:
+        """`before_noise`, given counts with known sums."""
+        points, batch = self.points, self.points.batch
         scale = 1 / self._growth(known, taken)[:, batch]
         normals = zip(*(law.normals for law in self.noise), strict=True)
         noise, weights = (np.array(each)[batch] for each in normals)
