@@ -244,6 +244,20 @@ def test_odd_types_of_a_server(server: str) -> None:
     assert found.other == 2  # no day of a calendar, and present
 
 
+def test_a_view_that_says_a_value_before_it_is_read_is_not_quoted(server: str) -> None:
+    """PostgreSQL computes functions that it holds for constant as it plans a query."""
+    ingest(server, "words", pl.DataFrame({"cell": ["1", "secret"]}).to_arrow())
+    execute(
+        server,
+        "CREATE FUNCTION constant() RETURNS int IMMUTABLE LANGUAGE plpgsql AS "
+        "$$ BEGIN RETURN (SELECT max(cell)::int FROM words); END $$",
+        "CREATE VIEW constants AS SELECT constant() AS cell FROM words",
+    )
+    with pytest.raises(RecordsError, match="cannot be read") as refused:
+        DatabaseTable(server, "constants").open()
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
 def test_a_view_that_fails_tells_no_record(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -232,8 +232,9 @@ class PostgresSource(Source):
             weakref.finalize(self, self._connection.close)
             self._run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self.places = self._places()
-            with self._batches(table.select(None) + " LIMIT 0") as reader:
-                fields = list(reader.schema)
+        # Of a view, the server may compute something of rows before it reads any.
+        with self._errors(), self._batches(table.select(None) + " LIMIT 0") as reader:
+            fields = list(reader.schema)
         self.names = tuple(each.name for each in fields)
         self._aware = {each.name for each in fields if getattr(each.type, "tz", None) is not None}
         self._kinds = {each.name: _kind(each) for each in fields}
@@ -295,7 +296,7 @@ class PostgresSource(Source):
 
     @contextmanager
     def _errors(self, *, opening: bool = False) -> Iterator[None]:
-        """What goes wrong becomes our error; the server's words are shown if no row was read."""
+        """What goes wrong becomes our error; the server's words are shown while no row is near."""
         try:
             yield
         except FedPriKLError:
