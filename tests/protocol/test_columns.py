@@ -135,6 +135,10 @@ def test_the_column_that_moved_is_found_and_the_release_travels(plan: Plan) -> N
             assert answer.no_drift is not None
     assert Release.from_bytes(release.to_bytes()) == release
     assert release.is_about(plan)
+    first, *others = release.columns
+    fewer = replace(first.counts, counts=first.counts.counts[:-1])
+    for odd in (replace(first, counts=fewer), replace(first, cells=first.cells[:-1])):
+        assert not replace(release, columns=(odd, *others)).is_about(plan)
 
 
 def test_no_column_is_called_drifted_where_none_is(without_noise: Release) -> None:

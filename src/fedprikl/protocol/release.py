@@ -245,6 +245,7 @@ class Release:
             and (self.noisy_counts is not None) is counts
             and self._has_statistics_of(plan)
             and self._has_records_of(plan)
+            and self._has_counts_of(plan)
             and self._has_period_of(plan)
             and privacy.claimed_epsilon == plan.budget.epsilon
             and (privacy.unit, privacy.per_client, privacy.away) == plan.stated_unit
@@ -261,6 +262,16 @@ class Release:
         """Whether the signed number of records is what the signed cohorts contribute."""
         clients = sum(cohort.included for cohort in self.cohorts)
         return plan.unit.kind == "record" or self.records == plan.unit.records * clients
+
+    def _has_counts_of(self, plan: Plan) -> bool:
+        """Whether each column has as many counts as the plan asks for; and as many cells, if any.
+
+        Whoever shows them relies on it.
+        """
+        return all(
+            len(column.counts.counts) == view.points and len(column.cells) in (0, view.points)
+            for column, view in zip(self.columns, plan.columns, strict=False)
+        )
 
     def _has_statistics_of(self, plan: Plan) -> bool:
         """Whether the verdicts rest on answers of the plan, or on noisy counts it asks for."""
