@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
-from fedprikl.records import FrameRecords, fit_reference, open_records
+from fedprikl.records import CsvFormat, FrameRecords, files, fit_reference, open_records
+from fedprikl.records.sources import open_source
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, View
 from fedprikl.reference.domain import all_codes
 
@@ -515,3 +516,15 @@ def test_a_folder_makes_no_reference(tmp_path: Path) -> None:
     text_file(tmp_path, "x\n1\n")
     with pytest.raises(InvalidInputError, match="is a folder"):
         fit_reference(tmp_path)
+
+
+def test_long_values_of_parquet_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    """A small file may hold far more than it seems to."""
+    file, length = tmp_path / "a.parquet", 100_000
+    rows = pa.table({"cell": ["A" * length] * 600, "other": [1] * 600})
+    pq.write_table(rows, file, compression="zstd", use_dictionary=False)
+    assert file.stat().st_size < length
+    sizes = [chunk.rows for chunk in open_source(file, CsvFormat()).chunks(["cell"])]
+    assert sum(sizes) == 600
+    assert max(sizes) * length <= files.BATCH
+    assert [chunk.rows for chunk in open_source(file, CsvFormat()).chunks(["other"])] == [600]

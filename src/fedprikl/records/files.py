@@ -31,6 +31,7 @@ LONGEST_LINE = 2**20  # bytes; a longer line is unreadable, so that memory stays
 ASCII = bytes(range(128))
 SHIFTING = ("iso2022", "hz", "utf-7", "idna", "punycode", "unicode", "raw")  # state, or escapes
 ROWS, BUFFER = 2**13, 2**20  # of Parquet that are read at once: rows, and bytes of a column
+BATCH = 2**25  # bytes of a column that rows read at once have; fewer rows, where values are long
 ENDS = b"PAR1"
 # Long texts stand in the descriptions of their columns too: no text may be too long for them.
 LIMITS = {"thrift_string_size_limit": 2**31 - 1, "thrift_container_size_limit": 2**31 - 1}
@@ -326,8 +327,28 @@ class ParquetFile(Source):
     def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:  # noqa: ARG002
         """All rows, some at a time."""
         with _opened_parquet(self.path) as file:
-            for batch in file.iter_batches(ROWS, columns=list(columns), use_threads=False):
+            rows = _rows_at_once(file.metadata, columns)
+            for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
                 yield from FrameSource(pyarrow.Table.from_batches([batch])).chunks(columns)
+
+
+def _rows_at_once(described: Any, columns: Sequence[str]) -> int:
+    """Of a file with long values, fewer: a few bytes, unpacked, may be many.
+
+    Values that a dictionary repeats are longer than they look: these are not bounded.
+    """
+    groups = [described.row_group(number) for number in range(described.num_row_groups)]
+    largest = max(
+        (
+            column.total_uncompressed_size / group.num_rows
+            for group in groups
+            if group.num_rows > 0
+            for column in map(group.column, range(group.num_columns))
+            if column.path_in_schema in columns
+        ),
+        default=0.0,
+    )
+    return max(1, min(ROWS, int(BATCH / max(largest, 1.0))))
 
 
 @contextmanager
