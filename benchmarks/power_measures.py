@@ -57,6 +57,7 @@ SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a rati
 SMALL_DRIFT = 0.05  # nats, up to which errors are compared with the least that any release has
 LEAST_CELL = 0.003  # what a cell that nearly vanishes keeps
 SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
+ORDERS = 200  # of cells, along which a drift is smooth: some are found far more often than others
 SAME_POINTS = 10  # releases of the same points: the errors behind an interval are computed once
 DROWNED = "drowned, "  # noise exceeds most counts
 DIGITS = "digit pairs, full size"
@@ -161,10 +162,10 @@ def measure_printed(effort: Effort, name: str, cells: int, records: int, epsilon
         if nats is None or kind not in (*KINDS, *FEW_CELLS):
             continue
         rng, found = generator(effort.seed, "printed", name, cells, records, kind), []
-        for _ in range(20):  # smooth along orders that mean nothing
+        for _ in range(ORDERS):  # smooth along orders that mean nothing
             order = rng.permutation(cells) if kind == "smooth" else None
             p = _with_skewed_size(pi, kind, nats, order)
-            held = rng.multinomial(records, with_outside(p), effort.powers // 5)
+            held = rng.multinomial(records, with_outside(p), max(1, 4 * effort.powers // ORDERS))
             found.append(float(ours.flags(held, rng).mean()))
         row = {"kind": kind, "statistic": "verdict", "size": nats, "power": float(np.mean(found))}
         rows.append(_case(name, cells, records, epsilon) | row)

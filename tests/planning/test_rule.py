@@ -11,11 +11,12 @@ import pytest
 
 import fedprikl as fk
 from fedprikl.divergence import Score
+from fedprikl.estimation.drift_model import smooth_examples
 from fedprikl.planning.budget import split_budget
 from fedprikl.planning.cases import COLUMN_KINDS, POWER_KINDS, drift_case, largest_drift
 from fedprikl.planning.design import Design, Spectrum
 from fedprikl.planning.known import Known
-from fedprikl.planning.power import least_found
+from fedprikl.planning.power import drifted_counts, least_found
 from fedprikl.planning.rule import RULE, Choice, least_regret, regrets
 from fedprikl.protocol import AskedView, Budget, Plan, Question
 from fedprikl.protocol.plan import VerdictRules
@@ -31,7 +32,7 @@ def lognormal(cells: int, seed: int = 5) -> fk.Reference:
 @cache
 def choice(cells: int = 30, records: int = 5_000, **changes: Any) -> Choice:
     """The candidates of a plan, without making it."""
-    reference = lognormal(cells)
+    reference = lognormal(cells, changes.pop("seed", 5))
     questions = tuple(Question(divergence=name, share=1 / 3) for name in ("kl", "tv", "js"))
     draft = Plan(
         population="testers",
@@ -178,3 +179,19 @@ def test_three_servers_take_what_a_trusted_aggregator_would_of_counts() -> None:
     )
     assert {each.release for each in aggregator} == {"counts"}
     assert servers == aggregator
+
+
+def test_a_smooth_drift_is_found_as_often_whichever_cells_it_raises() -> None:
+    """720 records in 30 cells: how often it is found depends on the order of the cells.
+
+    The printed size is found in 92 to 98% on average over 400 other orders: three times what 128
+    orders and 2,000 populations leave to chance. From 8 orders, it was found in 91%.
+    """
+    found = choice(30, 720, seed=13).taken
+    size = found.smallest_drifts["smooth"]
+    assert size is not None
+    orders = smooth_examples(found.pi, size, found.score, 400)
+    assert orders is not None
+    assert found.power.at(drifted_counts(found.no_drift, orders, 8000)) == pytest.approx(
+        0.95, abs=0.03
+    )

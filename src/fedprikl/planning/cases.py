@@ -30,6 +30,9 @@ JUDGED = (
 )
 # Of a smooth drift, up to so many cells: the fewer, the more it matters which ones it raises.
 EXAMPLES = ((16, 16), (512, 8))
+# The same where the chance to find a drift is counted: each population has one answer, yes or no,
+# so more examples cost no more populations.
+MANY_EXAMPLES = ((512, 128), (4096, 32))
 WORDS = {
     "none": "nothing has drifted",
     "smooth": "every cell by a little",
@@ -72,10 +75,12 @@ def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
     )
 
 
-def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | None:
+def drift_case(
+    pi: Floats, kind: str, size: float, score: Score, *, many: bool = False
+) -> DriftCase | None:
     """A drift of this kind and size, in the score's unit; None if there is none as large.
 
-    "gone" has one size only: that of the heaviest cell.
+    "gone" has one size only: that of the heaviest cell. `many` asks for many examples.
     """
     if kind == "none":
         return DriftCase("none", 0.0, np.ones((1, len(pi))))
@@ -84,7 +89,8 @@ def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | 
     if kind == "unseen":
         return DriftCase(kind, size, np.full((1, len(pi)), 1 - size)) if size <= ALL else None
     if kind == "smooth":
-        number = next((each for most, each in EXAMPLES if len(pi) <= most), 1)
+        examples = MANY_EXAMPLES if many else EXAMPLES
+        number = next((each for most, each in examples if len(pi) <= most), 1)
         found = smooth_examples(pi, size, score, number)
     else:
         one = drifted_ratios(pi, kind, size, score)

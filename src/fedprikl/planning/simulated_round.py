@@ -432,7 +432,7 @@ class SimulatedRound:
         key = kind, size, populations
         counts = self._drawn.get(key)
         if counts is None:
-            case = drift_case(self.pi, kind, size, self.score)
+            case = drift_case(self.pi, kind, size, self.score, many=populations > FEW)
             if case is None:
                 return 0.0
             ratios = case.ratios[:, self.term_cells]
