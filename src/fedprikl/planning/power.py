@@ -153,13 +153,24 @@ def rounded(size: float) -> float:
 
 
 def _on_the_line(known: dict[float, float]) -> float:
-    """Where the probit line through the two sizes next to the goal reaches it."""
+    """Where the probit line through the sizes next to the goal, on both sides, reaches it.
+
+    Two on one side may be so near each other that the chance in their power is all of the slope:
+    they serve only where there is none on the other side.
+
+    >>> round(_on_the_line({0.03: 0.80, 0.037: 0.916, 0.0416: 0.956, 0.043: 0.958}), 4)
+    0.0407
+    """
     goal = scipy.special.ndtri(POWER)
     levels = {
         size: float(scipy.special.ndtri(np.clip(seen, 1e-3, 1 - 1e-4)))
         for size, seen in known.items()
     }
-    near = sorted(levels, key=lambda size: abs(levels[size] - goal))[:2]
+    order = sorted(levels, key=lambda size: abs(levels[size] - goal))
+    near = order[:2]
+    others = [size for size in order if (levels[size] < goal) != (levels[near[0]] < goal)]
+    if others:
+        near = [near[0], others[0]]
     one, other = min(near), max(near)
     slope = (levels[other] - levels[one]) / math.log(other / one) if other > one else 0.0
     if slope <= 0:
