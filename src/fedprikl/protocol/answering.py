@@ -274,7 +274,9 @@ class _Reading:
                 privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
         if isinstance(self.trust, ServersSum):
             delta = privacy.delta + self.trust.left_over.proved_delta
-            privacy = replace(privacy, trust=SERVERS, delta=min(delta, plan.budget.delta))
+            privacy = replace(privacy, trust=SERVERS, delta=delta)
+            if delta > plan.budget.delta:  # the law alone takes all of it: less is left for the law
+                privacy = replace(privacy, epsilon=self.trust.spent, delta=plan.budget.delta)
             if self.noised.variances:
                 spent = self.trust.spent_after_loss
                 privacy = replace(privacy, trust=ONE_LOST, epsilon=spent, delta=plan.budget.delta)
