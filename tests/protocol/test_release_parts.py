@@ -43,7 +43,7 @@ def verdict(value: float, *names: str, can_tell: bool = True, **more: Any) -> Ve
 
 
 def column(name: str, found: Verdict | None = None, **more: Any) -> ColumnAnswer:
-    counts = NoisyCounts.of([0.0], [40], [CountNoise(sd=3.0)])
+    counts = NoisyCounts.of([9.0, 8.0, 7.0, 0.0], [40], [CountNoise(sd=3.0)])
     given: dict[str, Any] = {"verdict": found, "answers": (), "cells": (), "counts": counts}
     return ColumnAnswer(columns=(name,), **(given | more))
 
@@ -244,6 +244,10 @@ def test_verdicts_rest_on_what_was_asked_of_their_view() -> None:
     assert not release(plan, columns=(column("a", verdict(0.5, "tv")),)).is_about(plan)
     swapped = {"verdict": verdict(0.5, COUNTS), "columns": (column("a", verdict(0.5, "kl")),)}
     assert not release(plan, **swapped).is_about(plan)
+    fewer = NoisyCounts.of([9.0, 8.0, 0.0], [40], [CountNoise(sd=3.0)])
+    assert not release(plan, columns=(column("a", verdict(0.5, COUNTS), counts=fewer),)).is_about(
+        plan
+    )
 
 
 def test_of_whole_clients_as_many_records_as_they_draw() -> None:

@@ -355,6 +355,7 @@ def read_as_csv(values: Any) -> Table:
         ([f"{n:03}" for n in range(20)], ""),
         ([f"{n}.5" for n in range(20)] + ["A7"], ""),
         (["2026-03-01", "2026-03-02"], ""),
+        ([f"{n}" for n in range(1, 13)], ""),  # months
     ],
 )
 def test_texts_of_a_frame_that_are_dates_or_numbers_are_remarked(

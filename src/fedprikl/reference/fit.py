@@ -54,6 +54,7 @@ TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
 MANY = 4096  # combinations that are never too many
 CROWDED = 0.5  # combinations per record
 DAY = 86_400_000_000  # microseconds
+CODES = 2  # times the bins: of fewer texts that are numbers, codes are meant, like those of months
 ROWS = 1000  # of fewer, whole numbers without a gap between them may be chance
 NO_TIME = -1
 
@@ -183,7 +184,7 @@ class _ColumnFit:
                 self.kind = "bins"
             elif times and not numbers:
                 self.kind = "times"
-        if not self._texts and not numbers + times and len(self._odd) > self._bins:
+        if not self._texts and not numbers + times and len(self._odd) >= CODES * self._bins:
             return self._as_texts()
         present = numbers + times + others
         most, what = max((numbers, "numbers"), (times, "dates or times"))
