@@ -246,7 +246,7 @@ class Default:
         for statistic, threshold in judged:
             values = statistic.simulated(model, counts, rng)[:, 0]
             if statistic.noise is not None:
-                drawn = statistic.noise(rng, counts[:LAWS]).ravel()
+                drawn = statistic.noise(counts[:LAWS])(rng, LAWS).ravel()
                 values = values + rng.choice(drawn, len(counts))
             if statistic.mechanism is not None:
                 values = statistic.mechanism.add_to(values, _source(rng))

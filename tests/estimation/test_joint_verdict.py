@@ -136,18 +136,21 @@ def test_noise_that_depends_on_the_counts_is_drawn_for_simulated_ones() -> None:
     plain = scored_statistic(0.1, score=score, points=points, records=records, mechanism=LAPLACE)
     model = NoDrift.of(points, records, 1.0)
 
-    def noise(rng: np.random.Generator, counts: Ints) -> Floats:
+    def noise(counts: Ints) -> Any:
         wide = np.where(counts[:, 0] < 500 * points.pi[0], 2.0, 1.0)
-        return wide[:, None] * rng.laplace(0, LAPLACE.scale, (len(counts), 16))
+        return lambda rng, draws: wide[:draws, None] * same(rng, draws)
+
+    def same(rng: np.random.Generator, draws: int) -> Floats:
+        return rng.laplace(0, LAPLACE.scale, (draws, 16))
 
     def adaptive(law: Any) -> float:
         statistic = replace(plain, mechanism=None, noise=law)
         return judge_together([statistic], model, false_alarm=0.01).statistics[0].threshold
 
     known = judge_together([plain], model, false_alarm=0.01)
-    same = adaptive(lambda rng, counts: rng.laplace(0, LAPLACE.scale, (len(counts), 16)))
-    assert same == pytest.approx(known.statistics[0].threshold, rel=0.05)
-    assert adaptive(noise) > 1.5 * same
+    alike = adaptive(lambda _: same)
+    assert alike == pytest.approx(known.statistics[0].threshold, rel=0.05)
+    assert adaptive(noise) > 1.5 * alike
 
 
 def test_what_no_drift_gives_is_the_mean_of_many_populations(rng: np.random.Generator) -> None:

@@ -243,16 +243,21 @@ def statistic(**more: Any) -> Statistic:
 
 
 def test_all_statistics_are_of_the_same_populations() -> None:
-    noisy = statistic(noise=lambda _, counts: 0.1 * counts[:, :1], sparse=True)
+    """And the noise of the first of them serves all."""
+
+    def noise(counts: Any) -> Any:
+        return lambda _, draws: np.resize(0.1 * counts[:, :1], (draws, 1))
+
+    noisy = statistic(noise=noise, sparse=True)
     drawn = np.arange(12).reshape(4, 3)
     one, two = simulate_together(
-        [statistic(), noisy], MODEL, draws=4, populations=iter([drawn[:1], drawn[1:]])
+        [statistic(), noisy], MODEL, draws=4, populations=iter([drawn[:2], drawn[2:]])
     )
     assert one.values.ravel().tolist() == [0, 6, 12, 18]
     assert one.noise is None
     assert two.noise is not None
-    assert two.noise.ravel() == pytest.approx([0, 0.3, 0.6, 0.9])
-    assert two.values.ravel() == pytest.approx([0, 6.3, 12.6, 18.9])
+    assert two.noise.ravel() == pytest.approx([0, 0.3, 0, 0.3])
+    assert two.values.ravel() == pytest.approx([0, 6.3, 12, 18.3])
     assert (one.sparse, two.sparse, two.possible) == (False, True, (0.0, 1000.0))
     (drawn_here,) = simulate_together([statistic()], MODEL, draws=7)
     assert drawn_here.values.shape == (7, 1)

@@ -73,6 +73,18 @@ def test_the_one_with_the_least_regret_is_taken() -> None:
     assert found.all[0] in found.near  # noisy counts with the whole budget
 
 
+def test_plans_of_many_questions_are_compared_by_fewer_populations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At a more lenient rate, so that less is found; what a plan then promises is as before."""
+    alike = replace(choice().near[0], _drawn={})
+    before, promised = choice().near[0].rough_drifts, choice().near[0].smallest_drifts
+    monkeypatch.setattr("fedprikl.planning.simulated_round.COMPARED", 30 * 1_000)
+    rough = alike.rough_drifts
+    assert 0.5 * before["smooth"] < rough["smooth"] < before["smooth"]
+    assert alike.smallest_drifts == promised
+
+
 def test_an_answer_far_from_a_textbooks_rules_a_candidate_out() -> None:
     """One number of js has a hundred times the error of one that is read off many counts."""
     found = choice()

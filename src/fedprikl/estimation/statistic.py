@@ -45,7 +45,8 @@ class Statistic:
     # Of populations with these counts (draws, terms): (draws, m), m draws of the noise.
     simulated: Callable[[NoDrift, Ints, np.random.Generator], Floats]
     mechanism: Mechanism | None = None
-    noise: Callable[[np.random.Generator, Ints], Floats] | None = None  # (draws, m), of each
+    # The noise of populations with such counts: (draws, m), of so many draws. Costly to make.
+    noise: Callable[[Ints], Callable[[np.random.Generator, int], Floats]] | None = None
     # The least and the largest value that any population has, before noise.
     possible: Callable[[NoDrift], tuple[float, float]] = lambda _: ANYTHING
     sparse: bool = False  # finds drift of few cells: see `alarm_shares`
@@ -54,7 +55,9 @@ class Statistic:
     def draw(self, model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
         """Of populations with these counts, (draws, m); without the noise of the mechanism."""
         values = self.simulated(model, counts, rng)
-        return values if self.noise is None else np.asarray(values + self.noise(rng, counts))
+        if self.noise is None:
+            return values
+        return np.asarray(values + self.noise(counts)(rng, len(counts)))
 
 
 def alarm_shares(sparse: Sequence[bool]) -> Floats:

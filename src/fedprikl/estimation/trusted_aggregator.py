@@ -3,6 +3,7 @@
 One number is released, with noise for its exact sensitivity.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -204,10 +205,10 @@ def adaptive_statistic(asked: AskedNumber, value: float, epsilon: float) -> Stat
         outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
         return np.asarray(gaps + (1 - skew_of(score)) * outside / total)[:, None]
 
-    def noise(rng: np.random.Generator, counts: Ints) -> Floats:
+    def noise(counts: Ints) -> Callable[[np.random.Generator, int], Floats]:
         some = _dealt(points, terms, records, counts[:LAWS])
         laws = adaptive_laws(points, records, score, epsilon, asked.contribution, some)
-        return draw_adaptive(laws, rng, (len(counts), REPETITIONS))
+        return lambda rng, draws: draw_adaptive(laws, rng, (draws, REPETITIONS))
 
     return Statistic(
         name=score.divergence.name,
@@ -234,6 +235,7 @@ def _dealt(points: QueryPoints, terms: Terms, records: Ints, counts: Ints) -> In
     place[order] = np.arange(len(order)) - np.repeat(np.cumsum(asked) - asked, asked)
     of, number = counts[:, terms.of_point], asked[terms.of_point]
     dealt = of // number + (place < of % number)
-    asked_of = points.batch[:, None] == np.arange(points.batches)
-    kept = np.minimum(records / np.maximum(dealt @ asked_of, 1), 1.0)
+    asked_of = (points.batch[:, None] == np.arange(points.batches)).astype(np.float64)
+    held = dealt.astype(np.float64) @ asked_of  # exact, and much faster than with whole numbers
+    kept = np.minimum(records / np.maximum(held, 1), 1.0)
     return np.asarray(np.floor(dealt * kept[:, points.batch] + 1e-9), dtype=np.int64)

@@ -217,14 +217,14 @@ def simulate_together(
     if populations is None:
         populations = model.chunks(draws, rng or public_simulation())
     rng, found = rng or public_noise(), [list[Floats]() for _ in statistics]
-    noises, first = [list[Floats]() for _ in statistics], None
+    noises, draw = [list[Floats]() for _ in statistics], None
     for counts in populations:
-        if first is None or len(first) < len(counts):
-            first = counts  # whose costly noise serves all: that of populations differs little
-        for values, noise, statistic in zip(found, noises, statistics, strict=True):
+        if draw is None:  # the first one's costly noise serves all: it differs little
+            draw = [each.noise and each.noise(counts) for each in statistics]
+        for values, noise, statistic, drawn in zip(found, noises, statistics, draw, strict=True):
             values.append(statistic.simulated(model, counts, rng))
-            if statistic.noise is not None:
-                noise.append(statistic.noise(rng, first[: len(counts)]))
+            if drawn is not None:
+                noise.append(drawn(rng, len(counts)))
                 values[-1] = values[-1] + noise[-1]
     return tuple(
         NullValues(

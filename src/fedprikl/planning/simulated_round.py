@@ -72,6 +72,9 @@ GONE = 4  # times as many of a cell that is gone: seldom much noise makes it see
 NAMES = {"adaptive": "adaptive noise", "looked": "noise after a look", "counts": "noisy counts"}
 LENIENT = 0.1, 400  # a false-alarm rate at which hopeless views are told from others; populations
 KEPT = 2**22  # counts of populations without drift that are kept
+# Counts drawn to compare plans, without drift and with one: of many questions fewer populations.
+COMPARED, LOOKED_FOR = 2**24, 2**22
+ENOUGH = 40  # populations with a drift, however many questions
 LEAST_RATE = 1e-3  # of false alarms in one column or period: rarer ones take long to simulate
 T = TypeVar("T")
 
@@ -412,6 +415,15 @@ class SimulatedRound:
         """How often the verdict finds a drift. Thresholds are its own."""
         return self._power(self.false_alarm, simulated_draws(self.false_alarm))
 
+    @cached_property
+    def _rough_power(self) -> VerdictPower:
+        """To compare plans: with many questions, at a more lenient rate, which fewer tell."""
+        rate, (lenient, least) = self.false_alarm, LENIENT
+        draws = max(least, COMPARED // len(self.points))
+        if draws >= simulated_draws(rate):
+            return self.power
+        return self._power(max(rate, lenient * least / draws), draws)
+
     def _power(self, false_alarm: float, draws: int) -> VerdictPower:
         key = "none", 0.0, draws
         populations = self._drawn.get(key)
@@ -427,8 +439,10 @@ class SimulatedRound:
         rate, draws = LENIENT
         return self._power(rate, draws).findable[0]
 
-    def power_at(self, kind: str, size: float, populations: int) -> float:
-        """How often it finds a drift of this kind and size, of so many populations."""
+    def power_at(
+        self, kind: str, size: float, populations: int, power: VerdictPower | None = None
+    ) -> float:
+        """How often it finds a drift of this kind and size, of so many populations or fewer."""
         key = kind, size, populations
         counts = self._drawn.get(key)
         if counts is None:
@@ -436,10 +450,12 @@ class SimulatedRound:
             if case is None:
                 return 0.0
             ratios = case.ratios[:, self.term_cells]
-            counts = [drifted_counts(self.no_drift, ratios, populations)]
+            enough = max(ENOUGH, LOOKED_FOR // len(self.points))
+            drawn = min(populations, enough) if populations == FEW else populations
+            counts = [drifted_counts(self.no_drift, ratios, drawn)]
             if populations == FEW:
                 self._drawn[key] = counts
-        return self.power.at(counts[0])
+        return (power or self.power).at(counts[0])
 
     @cached_property
     def _largest(self) -> dict[str, float]:
@@ -479,4 +495,6 @@ class SimulatedRound:
     def _least_found(self, kind: str, *, precise: bool) -> float | None:
         start = math.sqrt(len(self.pi)) / int(self.records.sum())
         many = max(FEW, min(MANY_POPULATIONS, MANY_COUNTS // len(self.pi))) if precise else 0
-        return least_found(partial(self.power_at, kind), start, self._largest[kind], many)
+        power = self.power if precise else self._rough_power
+        at = partial(self.power_at, kind, power=power)
+        return least_found(at, start, self._largest[kind], many)
