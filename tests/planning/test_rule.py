@@ -76,7 +76,7 @@ def test_the_one_with_the_least_regret_is_taken() -> None:
 def test_plans_of_many_questions_are_compared_by_fewer_populations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At a more lenient rate, so that less is found; what a plan then promises is as before."""
+    """At a more lenient rate, which finds smaller drifts; what a plan promises stays the same."""
     alike = replace(choice().near[0], _drawn={})
     before, promised = choice().near[0].rough_drifts, choice().near[0].smallest_drifts
     monkeypatch.setattr("fedprikl.planning.simulated_round.COMPARED", 30 * 1_000)

@@ -417,7 +417,10 @@ class SimulatedRound:
 
     @cached_property
     def _rough_power(self) -> VerdictPower:
-        """To compare plans: with many questions, at a more lenient rate, which fewer tell."""
+        """To compare plans: with many questions, at a more lenient rate.
+
+        Such a rate needs fewer simulated populations.
+        """
         rate, (lenient, least) = self.false_alarm, LENIENT
         draws = max(least, COMPARED // len(self.points))
         if draws >= simulated_draws(rate):
